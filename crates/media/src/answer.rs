@@ -27,6 +27,8 @@ pub enum TypedAnswer {
     Lines(LineAnswer),
     /// A text.
     Text(TextAnswer),
+    /// Segments of a sound.
+    Segments(SegmentAnswer),
 }
 
 /// The kind of an answer.
@@ -46,6 +48,8 @@ pub enum TypedAnswerKind {
     Lines,
     /// A text.
     Text,
+    /// Segments of a sound.
+    Segments,
 }
 
 impl TypedAnswerKind {
@@ -67,6 +71,7 @@ impl TypedAnswerKind {
             Self::Picture => "a picture",
             Self::Lines => "lines of text in the picture",
             Self::Text => "a text",
+            Self::Segments => "segments of the sound",
         }
     }
 }
@@ -197,6 +202,33 @@ pub struct TextAnswer {
     pub label_source: String,
 }
 
+/// Segments of a sound, in their order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SegmentAnswer {
+    /// The segments.
+    pub segments: Vec<SoundSegment>,
+    /// Length of the sound, in seconds.
+    pub seconds: f64,
+}
+
+/// A segment of a sound.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct SoundSegment {
+    /// Start in seconds.
+    pub start: f64,
+    /// End in seconds.
+    pub end: f64,
+    /// Mean score.
+    pub score: f64,
+}
+
+impl SegmentAnswer {
+    /// Returns the length of all segments, in seconds.
+    pub fn sum(&self) -> f64 {
+        self.segments.iter().map(|it| it.end - it.start).sum()
+    }
+}
+
 impl LineAnswer {
     /// Adds the texts of the lines, in their order. Lines without a letter are dropped.
     #[must_use]
@@ -279,6 +311,11 @@ impl TypedAnswer {
                 "height": answer.picture.height(),
             }),
             Self::Lines(answer) => answer.to_json(),
+            Self::Segments(answer) => json!({
+                "segments": answer.segments,
+                "speech": answer.sum(),
+                "duration": answer.seconds,
+            }),
             Self::Text(answer) => json!({
                 "text": answer.text,
                 "score": answer.score,

@@ -17,7 +17,10 @@ pub fn draw(answer: &TypedAnswer, picture: &RgbImage) -> Option<RgbImage> {
         TypedAnswer::Classes(answer) => Some(classes(answer, picture.clone())),
         TypedAnswer::Picture(answer) => Some(answer.picture.clone()),
         TypedAnswer::Lines(answer) => Some(lines(answer, picture.clone())),
-        TypedAnswer::Labels(_) | TypedAnswer::Vector(_) | TypedAnswer::Text(_) => None,
+        TypedAnswer::Labels(_)
+        | TypedAnswer::Vector(_)
+        | TypedAnswer::Text(_)
+        | TypedAnswer::Segments(_) => None,
     }
 }
 

@@ -1,16 +1,20 @@
-//! Pictures to tensors, and tensors to answers.
+//! Pictures and sounds to tensors, and tensors to answers.
 //!
-//! A recipe ([`recipe::Recipe`]) says which models it fits, how a picture becomes the model's inputs, and how
-//! the outputs become an answer ([`answer::TypedAnswer`]): labels, boxes, a mask, a vector or a picture. A recipe is
-//! data (TOML): it names operators of this crate and their parameters. Invariant: bytes of a picture are
+//! A recipe ([`recipe::Recipe`]) says which models it fits, how a picture or a sound becomes the model's inputs, and
+//! how the outputs become an answer ([`answer::TypedAnswer`]): labels, boxes, segments, text, a vector or a picture. A
+//! recipe is data (TOML): it names operators of this crate and their parameters. Invariant: pictures and sounds are
 //! decoded with limits, and every operator checks the shapes that it reads. This crate knows no service and no
 //! terminal.
 
 pub mod answer;
 pub mod draw;
+mod kind;
 pub mod labels;
 mod operators;
 pub mod picture;
 pub mod recipe;
 mod schema;
+pub mod sound;
 pub mod worker;
+
+pub use kind::MediaKind;

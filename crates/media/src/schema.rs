@@ -66,6 +66,14 @@ impl TypedAnswerKind {
                     ("height", &size),
                 ])
             }
+            Self::Segments => {
+                let segment = all(&["start", "end", "score"].map(|name| (name, &number)));
+                all(&[
+                    ("segments", &list(&segment)),
+                    ("speech", &number),
+                    ("duration", &number),
+                ])
+            }
             Self::Text => all(&[("text", &text), ("score", &number), ("label_source", &text)]),
         }
     }

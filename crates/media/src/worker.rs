@@ -1,4 +1,4 @@
-//! Work of recipes in a parser process: untrusted pictures are decoded there, within limits.
+//! Work of recipes in a parser process: untrusted pictures and sounds are decoded there, within limits.
 
 use std::borrow::Cow;
 use std::io;
@@ -16,6 +16,7 @@ use crate::answer::TextAnswer;
 use crate::draw;
 use crate::picture::{self, Geometry, PictureFormat, Quad};
 use crate::recipe::{FittedRecipe, Preparation};
+use crate::sound::{self, Sound};
 
 /// Name of this work, as jobs of parser processes carry it.
 pub const RECIPE_WORK: &str = "recipes";
@@ -24,6 +25,12 @@ pub const RECIPE_WORK: &str = "recipes";
 const LIMITS: JobLimits = JobLimits {
     memory: 512 << 20,
     time: Duration::from_secs(20),
+};
+
+/// Limits for one sound: the longest one decoded, while it grows, and the file.
+const SOUND_LIMITS: JobLimits = JobLimits {
+    memory: 768 << 20,
+    time: Duration::from_secs(120),
 };
 
 /// Maximum number of pixels of all parts that are cut out of a picture.
@@ -39,6 +46,8 @@ enum RecipeTask<'t> {
     Prepare(Cow<'t, Preparation>),
     /// Draw the answer over the picture. The model's outputs follow the picture in the payload.
     Draw(Box<DrawTask<'t>>),
+    /// Decode the sound.
+    Hear,
     /// Convert each of these parts of the picture to a model's inputs.
     Cut(Cow<'t, Preparation>, Vec<Quad>),
 }
@@ -84,6 +93,14 @@ pub fn prepare(
     let inputs = receive_tensors(&mut &payload[..], heads);
     let inputs = inputs.map_err(|error| ParserError::Died(error.to_string()))?;
     Ok(PreparedPicture { inputs, geometry })
+}
+
+/// Decodes a sound, in a parser process.
+pub fn hear(client: &ParserClient, sound: &[u8]) -> Result<Sound, RecipeWorkError> {
+    let ((), payload) = ask(client, &RecipeTask::Hear, sound)?;
+    let samples = payload.chunks_exact(2);
+    let samples = samples.map(|bytes| i16::from_le_bytes([bytes[0], bytes[1]]));
+    Ok(Sound::of(samples.collect()))
 }
 
 /// Draws a model's answer over the picture, in a parser process. Returns the encoded picture.
@@ -135,7 +152,10 @@ fn ask<T: serde::de::DeserializeOwned>(
         ask: serde_json::to_vec(task).map_err(|error| RecipeWorkError::Fault(error.to_string()))?,
         payload,
         content: None,
-        limits: LIMITS,
+        limits: match task {
+            RecipeTask::Hear => SOUND_LIMITS,
+            _ => LIMITS,
+        },
     };
     let done = client.ask(&job)?;
     let head: Result<T, String> = done
@@ -157,6 +177,14 @@ pub fn work(task: &ParserTask) -> io::Result<JobAnswer> {
                 Err(reason) => JobAnswer::of(&Err::<(), _>(reason)),
             }
         }
+        RecipeTask::Hear => match sound::decode(&task.payload) {
+            Ok(sound) => {
+                let samples = sound.samples().iter();
+                let bytes = samples.flat_map(|sample| sample.to_le_bytes());
+                JobAnswer::with(&Ok::<_, String>(()), bytes.collect())
+            }
+            Err(reason) => JobAnswer::of(&Err::<(), _>(reason)),
+        },
         RecipeTask::Cut(preparation, quads) => {
             let decoded = picture::decode(&task.payload);
             match decoded.and_then(|picture| cut_out(&preparation, &picture, &quads)) {

@@ -317,6 +317,7 @@ mod tests {
             offset: [0.0; 2],
         };
         let mut context = StepContext {
+            samples: 0,
             geometry,
             symbols: &symbols,
             labels: None,
@@ -380,6 +381,7 @@ mod tests {
     fn wrong_shapes_and_numbers_are_refused_or_dropped() {
         let symbols = Symbols::new();
         let mut context = StepContext {
+            samples: 0,
             geometry: Geometry::same([8, 8]),
             symbols: &symbols,
             labels: None,

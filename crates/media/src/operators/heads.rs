@@ -186,6 +186,7 @@ mod tests {
     ) -> Vec<FoundBox> {
         let symbols = Symbols::new();
         let mut context = StepContext {
+            samples: 0,
             geometry: Geometry::same([16, 8]),
             symbols: &symbols,
             labels: None,

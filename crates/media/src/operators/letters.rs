@@ -109,6 +109,7 @@ mod tests {
         let labels = Labels::listed(letters, "a test");
         let symbols = Symbols::new();
         let mut context = StepContext {
+            samples: 0,
             geometry: Geometry::same([1, 1]),
             symbols: &symbols,
             labels: Some(&labels),

@@ -11,6 +11,7 @@ mod masks;
 mod parameter;
 mod pictures;
 mod scores;
+mod sounds;
 mod suppress;
 
 use std::collections::BTreeMap;
@@ -26,8 +27,9 @@ pub use parameter::ParameterKind;
 pub(crate) use parameter::{Arguments, Parameter};
 
 /// All operators, by theme.
-const TABLES: [&[Operator]; 8] = [
+const TABLES: [&[Operator]; 9] = [
     pictures::TABLE,
+    sounds::TABLE,
     scores::TABLE,
     masks::TABLE,
     boxes::TABLE,
@@ -57,6 +59,7 @@ pub(crate) struct Operator {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DataKind {
     Picture,
+    Sound,
     Values,
     Boxes,
     Answer(TypedAnswerKind),
@@ -66,6 +69,8 @@ pub(crate) enum DataKind {
 #[derive(Debug)]
 pub(crate) enum Data {
     Picture(RgbImage),
+    /// Samples from −1 to 1.
+    Sound(Vec<f32>),
     Values(Array),
     Boxes(Vec<FoundBox>),
     Answer(TypedAnswer),
@@ -96,6 +101,8 @@ pub(crate) struct FoundBox {
 pub(crate) struct StepContext<'a> {
     /// How the picture was placed in the input.
     pub(crate) geometry: Geometry,
+    /// Number of samples of the whole sound.
+    pub(crate) samples: usize,
     pub(crate) symbols: &'a Symbols,
     /// Labels of the package or of a request.
     pub(crate) labels: Option<&'a Labels>,
@@ -131,6 +138,7 @@ impl fmt::Display for DataKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Picture => "a picture",
+            Self::Sound => "a sound",
             Self::Values => "a tensor",
             Self::Boxes => "boxes",
             Self::Answer(_) => "an answer",

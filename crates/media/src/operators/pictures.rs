@@ -360,6 +360,7 @@ mod tests {
         let picture = RgbImage::from_pixel(2, 1, Rgb([255, 0, 51]));
         let symbols = Symbols::new();
         let mut context = StepContext {
+            samples: 0,
             geometry: Geometry::same([2, 1]),
             symbols: &symbols,
             labels: None,
@@ -391,6 +392,7 @@ mod tests {
     fn open_sides_follow_the_picture() {
         let symbols = Symbols::from([("H".to_owned(), None), ("W".to_owned(), None)]);
         let mut context = StepContext {
+            samples: 0,
             geometry: Geometry::same([1, 1]),
             symbols: &symbols,
             labels: None,
@@ -414,6 +416,7 @@ mod tests {
     fn values_become_a_picture_of_the_old_size() {
         let symbols = Symbols::new();
         let mut context = StepContext {
+            samples: 0,
             geometry: Geometry::same([2, 2]),
             symbols: &symbols,
             labels: None,

@@ -109,6 +109,7 @@ mod tests {
         ]);
         let symbols = Symbols::new();
         let mut context = StepContext {
+            samples: 0,
             geometry: Geometry::same([9, 9]),
             symbols: &symbols,
             labels: None,

@@ -14,7 +14,7 @@ use crate::answer::TypedAnswerKind;
 use crate::labels::Labels;
 
 /// The files of `recipes/`; for a model that several fit, the first one applies.
-const FILES: [(&str, &str); 16] = [
+const FILES: [(&str, &str); 18] = [
     (
         "classification.toml",
         include_str!("../../recipes/classification.toml"),
@@ -75,6 +75,14 @@ const FILES: [(&str, &str); 16] = [
     (
         "text-recognition-grey.toml",
         include_str!("../../recipes/text-recognition-grey.toml"),
+    ),
+    (
+        "voice-activity-silero.toml",
+        include_str!("../../recipes/voice-activity-silero.toml"),
+    ),
+    (
+        "voice-activity-fsmn.toml",
+        include_str!("../../recipes/voice-activity-fsmn.toml"),
     ),
 ];
 

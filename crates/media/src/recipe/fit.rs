@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 
 use image::RgbImage;
 use pkgtool_base::package::Config;
-use pkgtool_engine::tensor::{Signature, Tensor};
+use pkgtool_engine::tensor::{Signature, Tensor, TensorSpec};
+use pkgtool_model::Dim;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-use super::read::PICTURE;
+use super::read::{PICTURE, SOUND};
+use super::rounds::Repeat;
 use super::step::RecipeStep;
 use super::{ANY_METHOD, BoundStep, Recipe, TensorPattern};
 use crate::answer::{TextAnswer, TypedAnswer, TypedAnswerKind};
+use crate::kind::MediaKind;
 use crate::labels::Labels;
 use crate::operators::{Array, Data, ParameterKind, StepContext, Symbols};
 use crate::picture::Geometry;
@@ -61,20 +64,24 @@ pub struct FittedRecipe {
     pub file: String,
     /// The origin of the recipe's own values.
     pub source: String,
+    /// The kind of what it reads.
+    pub takes: MediaKind,
     /// The kind of its answers.
     pub answer: TypedAnswerKind,
     /// Values by name.
     pub values: BTreeMap<String, ResolvedValue>,
-    /// The steps from a picture to the model's inputs.
+    /// The steps to the model's inputs.
     pub preparation: Preparation,
+    /// How the model runs over a sound; `None` for once.
+    pub(super) repeat: Option<Repeat>,
     /// Names of the outputs, in order.
-    outputs: Vec<String>,
+    pub(super) outputs: Vec<String>,
     interpret: Vec<BoundStep>,
     /// Labels of the package or of a request.
     labels: Option<Labels>,
 }
 
-/// The steps from a picture to a model's inputs.
+/// The steps from a picture or a window of a sound to a model's inputs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Preparation {
     inputs: Vec<InputTarget>,
@@ -89,8 +96,8 @@ struct InputTarget {
     dtype: pkgtool_engine::tensor::DType,
     /// True if the channels are the last dimension.
     channels_last: bool,
-    /// Rank of the input.
-    rank: usize,
+    /// Sizes; the pattern's for those that the model leaves open, or 1.
+    sizes: Vec<u64>,
 }
 
 impl Recipe {
@@ -116,24 +123,28 @@ impl Recipe {
         if !tensors.all(|(pattern, spec)| pattern.matches(spec, &mut symbols)) {
             return None;
         }
-        let sizes = matches.ascending.iter();
-        let sizes: Vec<u64> = sizes.filter_map(|symbol| *symbols.get(symbol)?).collect();
-        if !sizes.is_sorted_by(|a, b| a < b) {
+        let ascending = matches.ascending.iter();
+        let ascending: Vec<u64> = ascending
+            .filter_map(|symbol| *symbols.get(symbol)?)
+            .collect();
+        if !ascending.is_sorted_by(|a, b| a < b) {
             return None;
         }
         let targets = inputs.map(|(pattern, spec)| InputTarget {
             name: pattern.name.clone(),
             dtype: spec.dtype,
             channels_last: channels_last(pattern),
-            rank: spec.dims.as_ref().map_or(0, Vec::len),
+            sizes: sizes(pattern, spec),
         });
         let mut fitted = FittedRecipe {
             name: self.name.clone(),
             summary: self.summary.clone(),
             file: self.file.clone(),
             source: self.source.clone(),
+            takes: self.takes,
             answer: self.answer,
             values: self.resolved(model),
+            repeat: self.repeat.clone(),
             preparation: Preparation {
                 inputs: targets.collect(),
                 symbols,
@@ -224,6 +235,17 @@ fn own_origin(name: &str, source: &str) -> String {
     format!("recipe `{name}` ({source})")
 }
 
+/// Returns the sizes of a tensor. The pattern has those that the model leaves open.
+fn sizes(pattern: &TensorPattern, spec: &TensorSpec) -> Vec<u64> {
+    let dims = spec.dims.as_deref().unwrap_or_default();
+    let rank = dims.len();
+    let sizes = dims.iter().enumerate().map(|(place, dim)| match dim {
+        Dim::Fixed(size) => *size,
+        _ => pattern.size_from_end(rank - 1 - place),
+    });
+    sizes.collect()
+}
+
 /// Returns whether a pattern has the channels behind the width.
 fn channels_last(pattern: &TensorPattern) -> bool {
     pattern.place_from_end("W") == Some(1) && pattern.place_from_end("H") == Some(2)
@@ -258,16 +280,36 @@ impl FittedRecipe {
         self.labels.as_ref()
     }
 
-    /// Converts the model's outputs to an answer.
+    /// Converts the model's outputs for a picture to an answer.
     pub fn interpret(&self, outputs: &[Tensor], geometry: Geometry) -> Result<TypedAnswer, String> {
+        let named = self.outputs.iter().zip(outputs);
+        let named = named.map(|(name, tensor)| (name.clone(), Array::of(tensor)));
+        self.interpreted(named, geometry, 0)
+    }
+
+    /// Converts the outputs for a sound of this many samples to an answer.
+    pub(super) fn interpret_sound(
+        &self,
+        outputs: impl Iterator<Item = (String, Array)>,
+        samples: usize,
+    ) -> Result<TypedAnswer, String> {
+        self.interpreted(outputs, Geometry::same([1, 1]), samples)
+    }
+
+    fn interpreted(
+        &self,
+        outputs: impl Iterator<Item = (String, Array)>,
+        geometry: Geometry,
+        samples: usize,
+    ) -> Result<TypedAnswer, String> {
         let mut context = StepContext {
             geometry,
+            samples,
             symbols: &self.preparation.symbols,
             labels: self.labels.as_ref(),
         };
-        let named = self.outputs.iter().zip(outputs);
-        let mut known: BTreeMap<String, Data> = named
-            .map(|(name, tensor)| (name.clone(), Data::Values(Array::of(tensor))))
+        let mut known: BTreeMap<String, Data> = outputs
+            .map(|(name, array)| (name, Data::Values(array)))
             .collect();
         let last = run(&self.interpret, &mut known, &mut context)?;
         match known.remove(&last) {
@@ -294,19 +336,65 @@ impl Preparation {
     pub fn run(&self, picture: RgbImage) -> Result<(Vec<Tensor>, Geometry), String> {
         let mut context = StepContext {
             geometry: Geometry::same([picture.width(), picture.height()]),
+            samples: 0,
             symbols: &self.symbols,
             labels: None,
         };
         let mut known = BTreeMap::from([(PICTURE.to_owned(), Data::Picture(picture))]);
         let last = run(&self.steps, &mut known, &mut context)?;
-        let tensors = self.inputs.iter().map(|input| {
-            let data = known.get(&input.name).or(known.get(&last));
-            match data {
-                Some(Data::Values(array)) => input.tensor(array),
-                _ => Err(format!("no step makes the input `{}`", input.name)),
-            }
-        });
+        let only = self.only(&last);
+        let tensors = self.inputs.iter();
+        let tensors = tensors.map(|input| input.tensor(input.made(&known, only)?));
         Ok((tensors.collect::<Result<_, _>>()?, context.geometry))
+    }
+
+    /// Returns what the last step made, if it is the only input.
+    fn only<'l>(&self, last: &'l str) -> Option<&'l str> {
+        (self.inputs.len() == 1).then_some(last)
+    }
+
+    /// Converts a window of a sound to the model's inputs, and counts the rows of a matrix among them; `least` is the
+    /// number that the model needs. Inputs that no step makes are in `state`, or zeros. Returns `None` for a window
+    /// without a row.
+    pub(super) fn window(
+        &self,
+        samples: Vec<f32>,
+        least: usize,
+        state: &BTreeMap<String, Tensor>,
+    ) -> Result<Option<(Vec<Tensor>, Option<usize>)>, String> {
+        let mut context = StepContext {
+            geometry: Geometry::same([1, 1]),
+            samples: samples.len(),
+            symbols: &self.symbols,
+            labels: None,
+        };
+        let mut known = BTreeMap::from([(SOUND.to_owned(), Data::Sound(samples))]);
+        let last = run(&self.steps, &mut known, &mut context)?;
+        let mut rows = None;
+        let mut tensors = Vec::new();
+        for input in &self.inputs {
+            if let Some(tensor) = state.get(&input.name) {
+                tensors.push(tensor.clone());
+                continue;
+            }
+            let Ok(array) = input.made(&known, self.only(&last)) else {
+                tensors.push(input.zeros()?);
+                continue;
+            };
+            let [count, width] = array.shape[..] else {
+                tensors.push(input.tensor(array)?);
+                continue;
+            };
+            if count == 0 {
+                return Ok(None);
+            }
+            rows = Some(count);
+            let mut array = array.clone();
+            array.shape[0] = count.max(least);
+            array.values.resize(array.shape[0] * width, 0.0);
+            tensors.push(input.tensor(&array)?);
+        }
+        Ok(Some((tensors, rows)))
     }
 }
 
@@ -331,31 +419,43 @@ fn run(
 }
 
 impl InputTarget {
-    /// Converts channels, height and width to the tensor of the input.
+    /// Returns the array that a step made for it: by its name, or the last one for a single input.
+    fn made<'d>(
+        &self,
+        known: &'d BTreeMap<String, Data>,
+        only: Option<&str>,
+    ) -> Result<&'d Array, String> {
+        let of_last = only.and_then(|last| known.get(last));
+        match known.get(&self.name).or(of_last) {
+            Some(Data::Values(array)) => Ok(array),
+            _ => Err(format!("no step makes the input `{}`", self.name)),
+        }
+    }
+
+    /// Returns the tensor of a run without a previous one.
+    fn zeros(&self) -> Result<Tensor, String> {
+        let count: u64 = self.sizes.iter().product();
+        let zeros = (0..count).map(|_| 0.0);
+        Tensor::from_f64(self.dtype, self.sizes.clone(), zeros).map_err(|error| error.to_string())
+    }
+
+    /// Converts an array to the tensor of the input: channels, height and width of a picture, or values of a sound.
     fn tensor(&self, array: &Array) -> Result<Tensor, String> {
-        let [channels, height, width] = array.shape[..] else {
-            return Err(format!(
-                "expected channels, height and width, got {:?}",
-                array.shape
-            ));
-        };
         let value = |at: usize| f64::from(array.values[at]);
-        let sizes = [channels, height, width];
-        let values: Box<dyn Iterator<Item = f64>> = if self.channels_last {
-            let plane = height * width;
-            let order = (0..plane)
-                .flat_map(move |pixel| (0..channels).map(move |channel| channel * plane + pixel));
-            Box::new(order.map(value))
-        } else {
-            Box::new((0..array.values.len()).map(value))
+        let mut sizes = array.shape.clone();
+        let values: Box<dyn Iterator<Item = f64>> = match sizes[..] {
+            [channels, height, width] if self.channels_last => {
+                sizes = vec![height, width, channels];
+                let plane = height * width;
+                let order = (0..plane).flat_map(move |pixel| {
+                    (0..channels).map(move |channel| channel * plane + pixel)
+                });
+                Box::new(order.map(value))
+            }
+            _ => Box::new((0..array.values.len()).map(value)),
         };
-        let sizes = if self.channels_last {
-            [height, width, channels]
-        } else {
-            sizes
-        };
-        let mut shape = vec![1; self.rank.saturating_sub(3)];
-        shape.extend(sizes.map(|size| size as u64));
+        let mut shape = vec![1; self.sizes.len().saturating_sub(sizes.len())];
+        shape.extend(sizes.into_iter().map(|size| size as u64));
         let rounded: Box<dyn Iterator<Item = f64>> = if self.dtype.is_float() {
             values
         } else {

@@ -1,4 +1,4 @@
-//! Recipes: which models they fit, and the steps from a picture to tensors and from tensors to an answer.
+//! Recipes: which models they fit, and the steps from a picture or a sound to tensors and from tensors to an answer.
 //!
 //! Invariant: a parsed recipe is sound. Its steps exist, read what an earlier step made, of the right kind, and
 //! their parameters are valid; the last step makes an answer.
@@ -8,19 +8,23 @@ mod choice;
 mod fit;
 mod pattern;
 mod read;
+mod rounds;
 mod step;
 
 pub use builtin::{ModelRecipe, RecipeRank, builtin, find, of_package};
 pub use choice::{ChoiceError, RecipeChoice, choose, choose_among, set_among};
 pub use fit::{CandidateModel, FittedRecipe, Preparation, ResolvedValue};
 pub use read::RecipeError;
+pub use rounds::SoundRun;
 
 pub use crate::operators::ParameterKind;
 
 use std::collections::BTreeMap;
 
 use crate::answer::TypedAnswerKind;
+use crate::kind::MediaKind;
 use pattern::TensorPattern;
+use rounds::Repeat;
 use serde_json::Value as Json;
 use step::{BoundStep, RecipeStep, StepArgument};
 
@@ -48,6 +52,10 @@ pub struct Recipe {
     values: BTreeMap<String, Json>,
     /// Values for certain families, first match first.
     presets: Vec<Preset>,
+    /// The kind of what the first step reads.
+    takes: MediaKind,
+    /// How the model runs over a sound; `None` for once.
+    repeat: Option<Repeat>,
     prepare: Vec<RecipeStep>,
     interpret: Vec<RecipeStep>,
     answer: TypedAnswerKind,
@@ -98,6 +106,11 @@ impl Recipe {
     /// Returns the method that it prefers; `None` for a recipe that fits any.
     pub fn preferred_method(&self) -> Option<&str> {
         self.matches.methods.first().map(String::as_str)
+    }
+
+    /// Returns the kind of what it reads.
+    pub fn takes(&self) -> MediaKind {
+        self.takes
     }
 
     fn component(&self) -> Option<&str> {

@@ -101,6 +101,14 @@ impl TensorPattern {
                 .all(|(pattern, dim)| pattern.matches(dim, symbols))
     }
 
+    /// Returns the size that stands for an open one at a place from the end, counted from 0.
+    pub(super) fn size_from_end(&self, place: usize) -> u64 {
+        match self.dims.iter().rev().nth(place) {
+            Some(DimPattern::Size(size) | DimPattern::Optional(size)) => *size,
+            _ => 1,
+        }
+    }
+
     /// Returns the position of a symbol among the sizes, counted from the last one.
     pub(super) fn place_from_end(&self, symbol: &str) -> Option<usize> {
         let is_it = |dim: &DimPattern| matches!(dim, DimPattern::Symbol(name) if name == symbol);

@@ -8,9 +8,11 @@ use serde_json::Value as Json;
 use toml::Spanned;
 
 use super::pattern::is_name;
+use super::rounds::Repeat;
 use super::step::{RecipeStep, StepArgument};
 use super::{Match, Preset, Recipe, TensorPattern};
 use crate::answer::TypedAnswerKind;
+use crate::kind::MediaKind;
 use crate::operators::{self, DataKind, ParameterKind};
 
 /// Maximum size of a recipe, in bytes.
@@ -56,6 +58,7 @@ struct RecipeText {
     values: BTreeMap<String, toml::Value>,
     #[serde(default, rename = "preset")]
     presets: Vec<Spanned<PresetText>>,
+    repeat: Option<Spanned<Repeat>>,
     prepare: Vec<Spanned<toml::Table>>,
     interpret: Vec<Spanned<toml::Table>>,
 }
@@ -181,9 +184,12 @@ impl Recipe {
             values: &values,
             presets: &presets,
         };
-        let start = BTreeMap::from([(PICTURE.to_owned(), DataKind::Picture)]);
-        let prepare = check.steps(&read.prepare, start, PICTURE, "prepare")?;
-        check.has_inputs(&matches.inputs, &prepare, at)?;
+        let takes = takes(&read.prepare);
+        let (given, kind) = given(takes);
+        let start = BTreeMap::from([(given.to_owned(), kind)]);
+        let prepare = check.steps(&read.prepare, start, given, "prepare")?;
+        let repeat = check.repeat(read.repeat, &matches, takes)?;
+        check.has_inputs(&matches.inputs, repeat.as_ref(), &prepare, at)?;
         let outputs = matches.outputs.iter();
         let start = outputs
             .map(|tensor| (tensor.name.clone(), DataKind::Values))
@@ -214,6 +220,8 @@ impl Recipe {
             file: file.to_owned(),
             matches,
             presets,
+            takes,
+            repeat,
             prepare,
             interpret,
             answer,
@@ -267,7 +275,30 @@ fn with_values(
 }
 
 /// Name of the picture, which the first step of `prepare` reads.
-pub(crate) const PICTURE: &str = "picture";
+pub(super) const PICTURE: &str = "picture";
+
+/// Name of the sound, which the first step of `prepare` reads.
+pub(super) const SOUND: &str = "sound";
+
+/// Returns the kind of what the first step reads. A picture, if that step has a fault.
+fn takes(prepare: &[Spanned<toml::Table>]) -> MediaKind {
+    let mut steps = prepare.iter().filter_map(|step| {
+        let operator = operators::find(step.get_ref().get("step")?.as_str()?)?;
+        operator.from.first()
+    });
+    match steps.next() {
+        Some(DataKind::Sound) => MediaKind::Sound,
+        _ => MediaKind::Picture,
+    }
+}
+
+/// Returns the name of what steps start with, and its kind for them.
+fn given(takes: MediaKind) -> (&'static str, DataKind) {
+    match takes {
+        MediaKind::Picture => (PICTURE, DataKind::Picture),
+        MediaKind::Sound => (SOUND, DataKind::Sound),
+    }
+}
 
 fn to_json(values: BTreeMap<String, toml::Value>) -> BTreeMap<String, Json> {
     let values = values.into_iter();
@@ -397,6 +428,7 @@ impl StepCheck<'_> {
             ));
         }
         let from = match table.get("from") {
+            None if operator.from.is_empty() => Vec::new(),
             None => vec![previous.to_owned()],
             Some(toml::Value::String(name)) => vec![name.clone()],
             Some(toml::Value::Array(names)) => {
@@ -473,14 +505,47 @@ impl StepCheck<'_> {
         Ok(StepArgument::Named(name.to_owned()))
     }
 
-    /// Checks that `prepare` makes every input. The last step makes a single input without naming it.
+    /// Checks how the model runs over a sound.
+    fn repeat(
+        &self,
+        repeat: Option<Spanned<Repeat>>,
+        matches: &Match,
+        takes: MediaKind,
+    ) -> Result<Option<Repeat>, RecipeError> {
+        let Some(repeat) = repeat else {
+            return Ok(None);
+        };
+        let at = repeat.span().start;
+        let fault = |reason: String| self.faults.at(at, format!("`repeat`: {reason}"));
+        let repeat = repeat.into_inner();
+        if takes != MediaKind::Sound {
+            return Err(fault("only a recipe that reads a sound repeats".to_owned()));
+        }
+        repeat.check().map_err(fault)?;
+        let has =
+            |tensors: &[TensorPattern], name: &String| tensors.iter().any(|it| it.name == *name);
+        for (input, output) in &repeat.state {
+            if !has(&matches.inputs, input) {
+                return Err(fault(format!("`state` names no input `{input}`")));
+            }
+            if !has(&matches.outputs, output) {
+                return Err(fault(format!("`state` names no output `{output}`")));
+            }
+        }
+        Ok(Some(repeat))
+    }
+
+    /// Checks that `prepare` or the previous run makes every input. The last step makes a single input without
+    /// naming it.
     fn has_inputs(
         &self,
         inputs: &[TensorPattern],
+        repeat: Option<&Repeat>,
         prepare: &[RecipeStep],
         at: usize,
     ) -> Result<(), RecipeError> {
-        for input in inputs {
+        let is_state = |name: &String| repeat.is_some_and(|it| it.state.contains_key(name));
+        for input in inputs.iter().filter(|input| !is_state(&input.name)) {
             let made = prepare
                 .iter()
                 .rev()

@@ -3,6 +3,7 @@
 mod hostile;
 mod recipes;
 mod resize;
+mod sounds;
 
 use pkgtool_engine::tensor::{DType, Signature, TensorSpec};
 use pkgtool_media::recipe::CandidateModel;

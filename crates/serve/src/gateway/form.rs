@@ -339,7 +339,7 @@ impl FormContext<'_> {
         Ok(default.map(|config| config.config.clone()))
     }
 
-    /// Returns the media type of a picture or a form for a model of a package. An upstream gets the type that
+    /// Returns the media type of a picture, a sound or a form for a model of a package. An upstream gets the type that
     /// the client names with the data.
     fn media_type(&self, parts: &Parts) -> Option<String> {
         let named = header(&parts.headers, &header::CONTENT_TYPE)?;

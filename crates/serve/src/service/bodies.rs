@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use memmap2::MmapMut;
@@ -18,6 +19,9 @@ use crate::account::AccountId;
 
 /// Maximum size of a body on the heap, in bytes. Larger ones are mapped.
 const MAX_HEAP_BYTES: usize = 64 << 10;
+
+/// Maximum time that a request waits for memory while it holds a body.
+const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// Growth step of a body of unknown length, in bytes.
 const GROWTH_BYTES: usize = 256 << 10;
@@ -210,6 +214,17 @@ impl BodyReservation {
     /// Returns the account that owns it.
     pub fn account(&self) -> AccountId {
         self.account
+    }
+
+    /// Waits for another share of the budget for the same account, for what a body becomes when it is decoded.
+    pub async fn another(&self, bytes: usize) -> Result<Self, OutOfBodyMemory> {
+        if bytes > self.memory.most / 2 {
+            return Err(OutOfBodyMemory::Full);
+        }
+        // Others may wait while they hold their bodies, so nobody waits for ever.
+        let wait = self.memory.wait(self.account, bytes);
+        let reserved = tokio::time::timeout(MAX_WAIT, wait).await;
+        reserved.map_err(|_| OutOfBodyMemory::Share)
     }
 
     /// Takes more of the budget.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::{Stream, TryStreamExt as _};
 
-use super::bodies::BodyReservation;
+use super::bodies::{BodyReservation, OutOfBodyMemory};
 
 /// A predict request from a client.
 #[derive(Debug, Clone, Default)]
@@ -98,6 +98,9 @@ pub enum CallError {
         /// The limit.
         limit: usize,
     },
+    /// The memory for what a body becomes when it is decoded is used up.
+    #[error(transparent)]
+    OutOfMemory(#[from] OutOfBodyMemory),
     /// The answer did not arrive in time.
     #[error("the service did not answer within {} s", after.as_secs_f64())]
     Timeout {
@@ -141,6 +144,13 @@ pub enum CallError {
     /// An upstream is unreachable.
     #[error("the upstream is unreachable: {0}")]
     Unreachable(String),
+}
+
+impl CallError {
+    /// Returns whether the same request may succeed a little later.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::QueueFull { .. } | Self::OutOfMemory(_))
+    }
 }
 
 /// Rounds a duration up to whole seconds, at least one.

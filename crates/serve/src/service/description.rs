@@ -3,6 +3,7 @@
 
 use crate::database::Timestamp;
 use pkgtool_engine::tensor::TensorSpec;
+use pkgtool_media::MediaKind;
 
 /// Description of a service for the registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,9 +32,8 @@ pub struct Description {
     pub default_backend: Option<String>,
     /// Precision of requests without a config.
     pub default_precision: Option<String>,
-    /// True if requests may send a picture instead of tensors, because a capability is about
-    /// images.
-    pub takes_pictures: bool,
+    /// What requests may send instead of tensors, because a capability is about pictures or sounds.
+    pub takes: Option<MediaKind>,
     /// True if requests may send texts instead of tensors, because it embeds texts and has a
     /// tokenizer.
     pub embeds_texts: bool,

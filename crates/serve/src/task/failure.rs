@@ -52,6 +52,7 @@ impl TaskFailure {
             }
             CallError::NoInstances(_) => Self::new(400, "NO_ACTIVE_INSTANCES", message),
             CallError::QueueFull { .. } => Self::new(429, "SERVICE_QUEUE_IS_FULL", message),
+            CallError::OutOfMemory(_) => Self::new(429, "TOO_MANY_BODY_BYTES", message),
             CallError::Timeout { .. } => Self::new(504, "PREDICT_TIMEOUT", message),
             CallError::Crashed(_) => Self::new(
                 503,

@@ -247,8 +247,7 @@ struct QueueFullRetry(u32);
 impl QueueFullRetry {
     /// Waits and returns `true` if the request should be retried.
     async fn again(&mut self, error: &CallError) -> bool {
-        let is_full = matches!(error, CallError::QueueFull { .. });
-        if !is_full || self.0 == MAX_RETRIES {
+        if !error.is_full() || self.0 == MAX_RETRIES {
             return false;
         }
         self.0 += 1;

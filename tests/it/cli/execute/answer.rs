@@ -210,7 +210,13 @@ fn bad_settings_and_packages_are_refused_with_a_remedy() {
                 "murmur-vad",
                 file,
                 &[],
-                "no recipe for the capabilities voice-activity-detection",
+                "voice-activity-silero (float[1, N]",
+            ),
+            (
+                "parlor-tts",
+                file,
+                &[],
+                "no recipe for the capabilities text-to-speech",
             ),
         ],
     );

@@ -15,6 +15,7 @@ use super::super::error::GatewayError;
 use super::super::takes::{self, BodySchemas};
 use super::super::visible::{self, visible};
 use crate::service::{Service, ServiceKind};
+use pkgtool_media::MediaKind;
 use pkgtool_media::picture::PictureFormat;
 use pkgtool_media::recipe::ModelRecipe;
 
@@ -91,7 +92,7 @@ fn restrict_to_service(document: &mut Value, service: &Service, bodies: Option<&
             if let Some(bodies) = bodies {
                 restrict_body(operation, path, bodies);
             }
-            add_pictures(operation, path, &recipes);
+            add_media(operation, path, &recipes);
         }
     }
 }
@@ -111,15 +112,19 @@ fn restrict_body(operation: &mut Value, path: &str, bodies: &BodySchemas) {
     }
 }
 
-/// Describes pictures and typed answers, if a recipe of the service gives them.
-fn add_pictures(operation: &mut Value, path: &str, recipes: &[&ModelRecipe]) {
+/// Describes pictures or sounds and typed answers, if a recipe of the service gives them.
+fn add_media(operation: &mut Value, path: &str, recipes: &[&ModelRecipe]) {
     let Some(recipe) = recipes.first() else {
         return;
     };
-    let kind = recipe.fitted.answer;
+    let (takes, kind) = (recipe.fitted.takes, recipe.fitted.answer);
+    let key = match takes {
+        MediaKind::Picture => "image",
+        MediaKind::Sound => "audio",
+    };
     let formats = PictureFormat::ALL.map(PictureFormat::media_type);
     let formats = formats.into_iter().filter(|_| kind.is_drawn());
-    let picture = json!({"type": "string", "format": "binary"});
+    let file = json!({"type": "string", "format": "binary"});
     let end = path.rsplit('/').next().unwrap_or_default();
     // The answer to an asynchronous request is a task.
     let answers_at_once = PREDICTS.contains(&end) && !path.contains("/async/");
@@ -128,7 +133,7 @@ fn add_pictures(operation: &mut Value, path: &str, recipes: &[&ModelRecipe]) {
         let others = answers["application/json"]["schema"].take();
         answers["application/json"]["schema"] = json!({"anyOf": [kind.schema(), others]});
         for format in formats.clone() {
-            answers[format] = json!({"schema": picture});
+            answers[format] = json!({"schema": file});
         }
     }
     let Some(body) = operation
@@ -145,9 +150,9 @@ fn add_pictures(operation: &mut Value, path: &str, recipes: &[&ModelRecipe]) {
     let content = &mut body["content"];
     let whole = json!({
         "type": "object",
-        "required": ["image"],
+        "required": [key],
         "properties": {
-            "image": {"type": "string", "contentEncoding": "base64"},
+            key: {"type": "string", "contentEncoding": "base64"},
             "settings": settings,
             "answer": {"enum": forms},
         },
@@ -155,11 +160,11 @@ fn add_pictures(operation: &mut Value, path: &str, recipes: &[&ModelRecipe]) {
     });
     let tensors = content["application/json"]["schema"].take();
     content["application/json"]["schema"] = json!({"anyOf": [tensors, whole]});
-    fields.insert("file".to_owned(), picture.clone());
+    fields.insert("file".to_owned(), file.clone());
     fields.insert("answer".to_owned(), json!({"enum": forms}));
     let form = json!({"type": "object", "required": ["file"], "properties": fields});
     content["multipart/form-data"] = json!({"schema": form});
-    content["image/*"] = json!({"schema": picture});
+    content[takes.media_range()] = json!({"schema": file});
 }
 
 /// Restricts the parameters of an operation to the service's names and to the configs that match.

@@ -320,7 +320,7 @@ fn parameters(device: &Device, backend: &str) -> Parameters {
     let labels = description.labels.len();
     if description.embeds_texts {
         variables.extend(of_embeddings(device));
-    } else if labels > 0 && !description.takes_pictures {
+    } else if labels > 0 && description.takes.is_none() {
         variables.extend(of_embeddings(device).into_iter().take(2));
     }
     if labels > 0 {

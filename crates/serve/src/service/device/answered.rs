@@ -1,4 +1,5 @@
-//! Answers by a recipe: a picture comes in, and labels, boxes, text, classes, a vector or a picture go out.
+//! Answers by a recipe: a picture or a sound comes in, and labels, boxes, text, classes, a vector, segments or a picture
+//! go out.
 //!
 //! Invariant: pictures are decoded, and drawn on, in parser processes only.
 
@@ -10,7 +11,7 @@ use bytes::Bytes;
 use super::super::away::{caller, with_parsers};
 use super::super::engine::Endpoint;
 use super::super::media::{MediaAnswerForm, MediaRequest, RecipeOption};
-use super::super::tensors::{Decoded, Encoding, Picture, takes_no_pictures, undecoded};
+use super::super::tensors::{Decoded, Encoding, Picture, undecoded};
 use super::super::{Answer, Body, CallError, Refusal, Request};
 use super::choice::ConfigChoice;
 use super::time::TimeLeft;
@@ -19,6 +20,7 @@ use super::{Device, PreparedInputs, runnable, sides};
 use crate::account::AccountId;
 use pkgtool_engine::runtime::parsers::ParserClient;
 use pkgtool_engine::tensor::Tensor;
+use pkgtool_media::MediaKind;
 use pkgtool_media::answer::{TextAnswer, TypedAnswer};
 use pkgtool_media::picture::{Geometry, PictureFormat, Quad};
 use pkgtool_media::recipe::{ModelRecipe, set_among};
@@ -51,7 +53,7 @@ impl Device {
     /// Returns the names of the values that its recipes have.
     pub(super) fn recipe_keys(&self) -> &[String] {
         self.recipe_keys.get_or_init(|| {
-            if !self.description.takes_pictures || self.classifies.is_some() {
+            if self.description.takes.is_none() || self.classifies.is_some() {
                 return Vec::new();
             }
             let entries = self.variants.entries.iter();
@@ -67,7 +69,7 @@ impl Device {
     /// Returns the recipe that answers pictures, optionally with a backend, and the one that reads the lines which it
     /// finds.
     pub fn recipes(&self, backend: Option<&str>) -> Vec<&ModelRecipe> {
-        if !self.description.takes_pictures || self.classifies.is_some() {
+        if self.description.takes.is_none() || self.classifies.is_some() {
             return Vec::new();
         }
         let choice = backend.map_or_else(ConfigChoice::default, ConfigChoice::of_backend);
@@ -96,15 +98,13 @@ impl Device {
         with_options(recipe, reader, options).map(drop)
     }
 
-    /// Prepares a picture.
+    /// Prepares a picture or a sound.
     pub(super) async fn prepare_media(
         &self,
         given: MediaRequest,
         request: &Request,
     ) -> Result<PreparedInputs, CallError> {
-        if !self.description.takes_pictures {
-            return Err(takes_no_pictures(given.place).into());
-        }
+        given.check(self.description.takes)?;
         if self.classifies.is_some() {
             return self.prepare_trained(given, request).await;
         }
@@ -126,6 +126,11 @@ impl Device {
         };
         form.check(recipe.fitted.answer)?;
         let endpoint = self.endpoint(entry, model)?;
+        if recipe.fitted.takes == MediaKind::Sound {
+            let sound = (given.bytes, given.place);
+            let heard = self.prepare_sound(sound, (endpoint, recipe), request);
+            return Ok(PreparedInputs::Heard(Box::new(heard.await?)));
+        }
         let reader = match reader.zip(other) {
             None => None,
             Some((entry, recipe)) => Some(LineReader {
@@ -139,7 +144,7 @@ impl Device {
             worker::prepare(client, &chosen.fitted.preparation, &picture)
         };
         let prepared = with_parsers(client.new_request(), prepare).await?;
-        let prepared = prepared.map_err(|error| failed(error, &given.place))?;
+        let prepared = prepared.map_err(|error| failed(error, MediaKind::Picture, &given.place))?;
         Ok(PreparedInputs::Answered(Box::new(PreparedAnswer {
             endpoint,
             recipe,
@@ -236,21 +241,26 @@ fn with_options(
     Ok((recipe, reader))
 }
 
-/// Converts an error of work on a picture at `place`.
-fn failed(error: RecipeWorkError, place: &str) -> CallError {
+/// Converts an error of work on a picture or sound at `place`.
+pub(super) fn failed(error: RecipeWorkError, kind: MediaKind, place: &str) -> CallError {
     match error {
         RecipeWorkError::Fault(reason) => Refusal::at(place, reason).into(),
-        RecipeWorkError::Process(error) => undecoded(&error, place),
+        RecipeWorkError::Process(error) => undecoded(&error, kind.noun(), place),
     }
 }
 
+/// Converts the fault of outputs.
+pub(super) fn misfit(reason: &str) -> CallError {
+    CallError::Failed(format!("the outputs do not fit the recipe: {reason}"))
+}
+
 /// Interprets on a blocking thread.
-async fn interpreted<T: Send + 'static>(
+pub(super) async fn interpreted<T: Send + 'static>(
     interpret: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, CallError> {
     let done = tokio::task::spawn_blocking(interpret).await;
     let done = done.map_err(|error| CallError::Failed(error.to_string()))?;
-    done.map_err(|reason| CallError::Failed(format!("the outputs do not fit the recipe: {reason}")))
+    done.map_err(|reason| misfit(&reason))
 }
 
 impl PreparedAnswer {
@@ -348,7 +358,7 @@ impl PreparedAnswer {
         let parts = time
             .within(with_parsers(self.client.new_request(), cut))
             .await?;
-        parts.map_err(|error| failed(error, &self.place))
+        parts.map_err(|error| failed(error, MediaKind::Picture, &self.place))
     }
 
     /// Draws the answer over the picture.
@@ -365,6 +375,6 @@ impl PreparedAnswer {
             worker::draw(client, &recipe.fitted, &picture, of_model, texts, format)
         };
         let drawn = time.within(with_parsers(self.client, draw)).await?;
-        drawn.map_err(|error| failed(error, &self.place))
+        drawn.map_err(|error| failed(error, MediaKind::Picture, &self.place))
     }
 }

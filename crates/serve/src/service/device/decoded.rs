@@ -12,6 +12,7 @@ use super::variants::MethodEntry;
 use super::{Device, PreparedTensors};
 use crate::account::AccountId;
 use pkgtool_engine::tensor::Tensor;
+use pkgtool_media::MediaKind;
 
 impl Device {
     /// Decodes a request for a model; a picture stays encoded.
@@ -20,7 +21,7 @@ impl Device {
         request: &Request,
         model: &EndpointModel,
     ) -> Result<Decoded, CallError> {
-        let pictures = self.description.takes_pictures;
+        let pictures = self.description.takes == Some(MediaKind::Picture);
         if is_small(&request.body) {
             return Ok(tensors::decode(&request.body, &model.signature, pictures)?);
         }

@@ -10,6 +10,7 @@ mod choice;
 mod classifier;
 mod decoded;
 mod embedding;
+mod heard;
 mod life;
 mod options;
 mod sides;
@@ -40,10 +41,12 @@ use answered::PreparedAnswer;
 use choice::ConfigChoice;
 use classifier::{PackageClassifier, PreparedClassification};
 use embedding::Tokenizers;
+use heard::PreparedSound;
 use pkgtool_base::package::Backend;
 use pkgtool_engine::runtime::process::sandbox::Sandbox;
 use pkgtool_engine::tensor::Tensor;
 use pkgtool_engine::{ByteSums, PortableReading};
+use pkgtool_media::MediaKind;
 use pkgtool_text::embedding::EmbeddingInput;
 use variants::{ENCODER, MethodEntry, Variants};
 use vectors::PreparedEmbeddings;
@@ -53,19 +56,6 @@ pub use embedding::{Embedded, Embedding, TextLimits};
 pub use takes::{InputDescription, MethodTakes};
 pub use trainable::{ContentKind, EncoderFiles};
 pub use variants::PackageConfig;
-
-/// Capabilities of models for images. The signature determines whether they take a picture.
-const IMAGE_CAPABILITIES: &[&str] = &[
-    "vision",
-    "classification",
-    "object-detection",
-    "semantic-segmentation",
-    "instance-segmentation",
-    "style-transfer",
-    "image-embedding",
-    "text-detection",
-    "text-recognition",
-];
 
 /// Maximum number of cached predict configs, and the maximum length of one in bytes.
 const MAX_CACHED_CONFIGS: usize = 256;
@@ -104,6 +94,8 @@ pub enum PreparedInputs {
     Tensors(PreparedTensors),
     /// A picture that a recipe answers.
     Answered(Box<PreparedAnswer>),
+    /// A sound that a recipe answers.
+    Heard(Box<PreparedSound>),
     /// Texts.
     Texts(Embedding),
     /// Texts or a picture to classify.
@@ -399,6 +391,7 @@ impl PreparedInputs {
             Self::Generated(text) => return text.predict(caller, timeout).await,
             Self::Embedded(texts) => return texts.predict(caller, timeout).await,
             Self::Answered(answer) => return answer.predict(caller, timeout).await,
+            Self::Heard(sound) => return sound.predict(caller, timeout).await,
             Self::Classified(classification) => classification.predict(caller, timeout).await?,
             Self::Tensors(tensors) => tensors.predict(caller, timeout).await?,
             Self::Texts(embedding) => {
@@ -511,14 +504,14 @@ fn describe(
         }
     }
     let model = first.model.unwrap_or_default();
-    let sees = |capability: &String| IMAGE_CAPABILITIES.contains(&capability.as_str());
+    let mut capabilities = first.capabilities.iter();
+    let takes = capabilities.find_map(|capability| MediaKind::of_capability(capability));
     Description {
         family: first.family.unwrap_or_else(|| model.clone()),
         model,
         size: first.size,
         license: first.license,
-        takes_pictures: first.capabilities.iter().any(sees)
-            && classifies.is_none_or(|it| !it.takes_texts),
+        takes: takes.filter(|_| classifies.is_none_or(|it| !it.takes_texts)),
         embeds_texts: classifies.is_none() && entries.iter().any(MethodEntry::embeds),
         labels: classifies.map_or_else(Vec::new, |it| it.labels.to_vec()),
         capabilities: first.capabilities,

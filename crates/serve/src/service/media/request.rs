@@ -1,4 +1,4 @@
-//! Reads requests with a picture: raw bytes, `multipart/form-data`, or JSON with base64.
+//! Reads requests with a picture or a sound: raw bytes, `multipart/form-data`, or JSON with base64.
 
 use ::base64::Engine as _;
 use bytes::Bytes;
@@ -8,18 +8,21 @@ use multer::{Constraints, Multipart, SizeLimit};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use pkgtool_media::picture;
+use pkgtool_media::MediaKind;
 
 use super::super::Refusal;
 use super::super::json::{self, shown, unknown_key};
-use super::super::tensors::{BASE64, without_data_url};
+use super::super::tensors::{BASE64, takes_no_pictures, without_data_url};
 use super::MediaAnswerForm;
 
 /// Keys of a request as JSON.
-const KEYS: &[&str] = &[IMAGE, SETTINGS, ANSWER];
+const KEYS: &[&str] = &[IMAGE, AUDIO, SETTINGS, ANSWER];
 
 /// The key of the picture, in JSON and in a form.
 const IMAGE: &str = "image";
+
+/// The key of the sound, in JSON and in a form.
+const AUDIO: &str = "audio";
 
 /// The key of the values for the recipe, in JSON.
 const SETTINGS: &str = "settings";
@@ -27,19 +30,21 @@ const SETTINGS: &str = "settings";
 /// The key of the answer's media type, in JSON and in a form.
 const ANSWER: &str = "answer";
 
-/// Names of the picture's field in a form; a field with a file name is one as well.
-const FILE_FIELDS: [&str; 2] = ["file", IMAGE];
+/// Name of the field of a picture or a sound in a form; a field with a file name is one as well.
+const FILE: &str = "file";
 
-/// Maximum number of fields in a form, and the maximum size of one besides the picture, in bytes.
+/// Maximum number of fields in a form, and the maximum size of one besides the file, in bytes.
 const MAX_FIELDS: usize = 64;
 const MAX_FIELD_BYTES: u64 = 64 << 10;
 
-/// A picture to answer by a recipe, not decoded yet.
+/// A picture or a sound to answer by a recipe, not decoded yet.
 #[derive(Debug)]
 pub(in crate::service) struct MediaRequest {
-    /// The encoded picture.
+    /// The encoded picture or sound.
     pub(in crate::service) bytes: Bytes,
-    /// The place of the picture in the request, for errors.
+    /// Its kind, as the request states it.
+    kind: Option<MediaKind>,
+    /// Its place in the request, for errors.
     pub(in crate::service) place: String,
     /// Values that override the recipe's.
     pub(in crate::service) options: Vec<RecipeOption>,
@@ -59,7 +64,7 @@ pub(in crate::service) struct RecipeOption {
 }
 
 impl MediaRequest {
-    /// Reads the picture of a request; `None` if the request has none.
+    /// Reads the picture or sound of a request; `None` if the request has none.
     pub(in crate::service) fn read(
         body: &Bytes,
         media_type: Option<&str>,
@@ -70,20 +75,40 @@ impl MediaRequest {
         if name == "multipart/form-data" {
             return of_form(body, media_type).map(Some);
         }
-        if name.starts_with("image/") || picture::begins_like_one(body) {
-            return Ok(Some(Self {
-                bytes: body.clone(),
-                place: "$".to_owned(),
-                options: Vec::new(),
-                form: None,
-            }));
+        let kind = MediaKind::of_media_type(&name);
+        let Some(kind) = kind.or_else(|| MediaKind::of_bytes(body)) else {
+            return of_json(body);
+        };
+        Ok(Some(Self {
+            bytes: body.clone(),
+            kind: Some(kind),
+            place: "$".to_owned(),
+            options: Vec::new(),
+            form: None,
+        }))
+    }
+
+    /// Checks that it is what the service takes.
+    pub(in crate::service) fn check(&self, takes: Option<MediaKind>) -> Result<(), Refusal> {
+        let refusal = |message: String| Err(Refusal::at(self.place.clone(), message));
+        let Some(takes) = takes else {
+            return match self.kind {
+                Some(MediaKind::Sound) => refusal(
+                    "this service does not take sounds: it lacks a capability for sounds; give tensors in `inputs`"
+                        .to_owned(),
+                ),
+                _ => Err(takes_no_pictures(self.place.clone())),
+            };
+        };
+        match self.kind {
+            Some(kind) if kind != takes => refusal(format!(
+                "this service takes a {}, not a {}: send {}",
+                takes.noun(),
+                kind.noun(),
+                takes.formats()
+            )),
+            _ => takes.check(&self.bytes).or_else(refusal),
         }
-        if name.starts_with("audio/") || name.starts_with("video/") {
-            let message =
-                format!("this service takes pictures, not `{name}`: send a PNG, JPEG, WebP or GIF");
-            return Err(Refusal::at("$", message));
-        }
-        of_json(body)
     }
 }
 
@@ -112,7 +137,7 @@ fn has_key(text: &str, key: &str) -> bool {
 fn of_json(body: &[u8]) -> Result<Option<MediaRequest>, Refusal> {
     let text = json::unwrapped(json::text(body)?)?;
     // This avoids parsing large tensors twice.
-    if !has_key(&text, IMAGE) {
+    if !has_key(&text, IMAGE) && !has_key(&text, AUDIO) {
         return Ok(None);
     }
     let Ok(members) = json::members(&text, "$") else {
@@ -123,8 +148,14 @@ fn of_json(body: &[u8]) -> Result<Option<MediaRequest>, Refusal> {
         let found = members.iter().find(|(key, _)| key == wanted);
         found.map(|(_, value)| *value)
     };
-    let Some(image) = member(IMAGE) else {
-        return Ok(None);
+    let (kind, key, file) = match (member(IMAGE), member(AUDIO)) {
+        (None, None) => return Ok(None),
+        (Some(image), None) => (MediaKind::Picture, IMAGE, image),
+        (None, Some(audio)) => (MediaKind::Sound, AUDIO, audio),
+        (Some(_), Some(_)) => {
+            let message = format!("expected `{IMAGE}` or `{AUDIO}`, got both");
+            return Err(Refusal::at("$", message));
+        }
     };
     if let Some((key, _)) = members
         .iter()
@@ -132,8 +163,8 @@ fn of_json(body: &[u8]) -> Result<Option<MediaRequest>, Refusal> {
     {
         return Err(unknown_key("$", key, KEYS));
     }
-    let place = format!("$.{IMAGE}");
-    let encoded = json::string(image, &place)?;
+    let place = format!("$.{key}");
+    let encoded = json::string(file, &place)?;
     let bytes = BASE64
         .decode(without_data_url(&encoded).as_bytes())
         .map_err(|error| Refusal::at(&place, format!("invalid base64: {error}")))?;
@@ -150,6 +181,7 @@ fn of_json(body: &[u8]) -> Result<Option<MediaRequest>, Refusal> {
     let options = options.map(|member| RecipeOption::of_json(member, &within));
     Ok(Some(MediaRequest {
         bytes: bytes.into(),
+        kind: Some(kind),
         place,
         options: options.collect::<Result<_, _>>()?,
         form: form.transpose()?,
@@ -172,7 +204,7 @@ fn of_form(body: &Bytes, media_type: &str) -> Result<MediaRequest, Refusal> {
 
 async fn fields(mut parts: Multipart<'_>) -> Result<MediaRequest, Refusal> {
     let wrong = |error: multer::Error| Refusal::at("$", format!("invalid form: {error}"));
-    let mut picture: Option<(String, Bytes)> = None;
+    let mut file: Option<(String, Bytes)> = None;
     let (mut options, mut form) = (Vec::new(), None);
     let mut count = 0;
     while let Some(field) = parts.next_field().await.map_err(wrong)? {
@@ -182,12 +214,12 @@ async fn fields(mut parts: Multipart<'_>) -> Result<MediaRequest, Refusal> {
             return Err(Refusal::at("$", message));
         }
         let name = field.name().unwrap_or_default().to_owned();
-        if FILE_FIELDS.contains(&name.as_str()) || field.file_name().is_some() {
-            if let Some((first, _)) = &picture {
-                let message = format!("the form has two pictures, {} and this one", shown(first));
+        if [FILE, IMAGE, AUDIO].contains(&name.as_str()) || field.file_name().is_some() {
+            if let Some((first, _)) = &file {
+                let message = format!("the form has two files, {} and this one", shown(first));
                 return Err(Refusal::at(name, message));
             }
-            picture = Some((name, field.bytes().await.map_err(wrong)?));
+            file = Some((name, field.bytes().await.map_err(wrong)?));
             continue;
         }
         let text = field.bytes().await.map_err(wrong)?;
@@ -205,13 +237,19 @@ async fn fields(mut parts: Multipart<'_>) -> Result<MediaRequest, Refusal> {
         let place = name.clone();
         options.push(RecipeOption { name, value, place });
     }
-    let (place, bytes) = picture.ok_or_else(|| {
+    let (place, bytes) = file.ok_or_else(|| {
         let message =
-            "the form has no picture: add the field `file`, such as `curl -F file=@photo.jpg`";
-        Refusal::at("file", message)
+            "the form has no file: add the field `file`, such as `curl -F file=@photo.jpg`";
+        Refusal::at(FILE, message)
     })?;
+    let kind = match place.as_str() {
+        IMAGE => Some(MediaKind::Picture),
+        AUDIO => Some(MediaKind::Sound),
+        _ => None,
+    };
     Ok(MediaRequest {
         bytes,
+        kind,
         place,
         options,
         form,
@@ -305,8 +343,8 @@ mod tests {
         let two = [("name=\"file\"", "a"), ("name=\"image\"", "b")];
         let many: Vec<_> = (0..80).map(|_| ("name=\"a\"", "1")).collect();
         for (body, media_type, place, part) in [
-            (form(&[]), FORM, "file", "no picture"),
-            (form(&two), FORM, "image", "two pictures"),
+            (form(&[]), FORM, "file", "no file"),
+            (form(&two), FORM, "image", "two files"),
             (form(&many), FORM, "$", "more than 64 fields"),
             (
                 form(&[("name=\"answer\"", "x")]),
@@ -321,7 +359,6 @@ mod tests {
                 "Content-Type",
                 "boundary",
             ),
-            (Bytes::from("x"), "audio/wav", "$", "audio/wav"),
             (
                 Bytes::from("{\"image\": 1}"),
                 "",

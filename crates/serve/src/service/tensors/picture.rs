@@ -80,18 +80,18 @@ impl Picture {
         let scale = (self.mean, self.std);
         picture::read(client, input, &self.bytes, scale).map_err(|error| match error {
             PictureError::Fault(fault) => refused(fault, &self.place).into(),
-            PictureError::Parser(error) => undecoded(&error, &self.place),
+            PictureError::Parser(error) => undecoded(&error, "picture", &self.place),
         })
     }
 }
 
-/// Converts an error of the process that decodes the picture at `place`.
-pub(in crate::service) fn undecoded(error: &ParserError, place: &str) -> CallError {
+/// Converts an error of the process that decodes what is at `place`; `noun` is the word for it.
+pub(in crate::service) fn undecoded(error: &ParserError, noun: &str, place: &str) -> CallError {
     if let ParserError::Limit(limit) = error {
-        let message = format!("decoding the picture reached {limit}; use a smaller one");
+        let message = format!("decoding the {noun} reached {limit}; use a smaller one");
         return Refusal::at(place, message).into();
     }
-    call_error("decoding the picture failed", error)
+    call_error(&format!("decoding the {noun} failed"), error)
 }
 
 /// Returns the index of the only input, if it takes a picture.

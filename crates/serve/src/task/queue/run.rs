@@ -115,8 +115,8 @@ async fn answer(options: &QueueOptions, claimed: ClaimedTask) -> RunResult {
     match answer {
         Ok(answered) => answered,
         Err(CallError::Stopped) => RunResult::PutBack,
-        Err(error @ CallError::QueueFull { .. }) => {
-            // The account's own requests fill the service's queue: the task returns to the task
+        Err(error) if error.is_full() => {
+            // The account's own requests fill the service's queue or the memory: the task returns to the task
             // queue.
             tracing::debug!(%task, %error, "task returned to the queue");
             tokio::time::sleep(STORE_RETRY_DELAY / 10).await;
@@ -145,10 +145,7 @@ struct TaskRun<'r> {
 impl TaskRun<'_> {
     fn end(mut self, error: Option<&CallError>) {
         self.is_counted = true;
-        if matches!(
-            error,
-            Some(CallError::Stopped | CallError::QueueFull { .. })
-        ) {
+        if error.is_some_and(|error| matches!(error, CallError::Stopped) || error.is_full()) {
             // The task returns to the queue and runs again.
             return;
         }

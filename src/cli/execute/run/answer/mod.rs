@@ -1,5 +1,6 @@
 //! `pkgtool run PACKAGE photo.jpg`: an answer by a recipe, in place of tensors.
 
+mod sound;
 mod text;
 
 use std::fs;
@@ -18,20 +19,21 @@ use pkgtool_engine::runtime::selection::Selection;
 use pkgtool_engine::runtime::target::Started;
 use pkgtool_engine::tensor::Tensor;
 use pkgtool_media::answer::{LineAnswer, TextAnswer, TypedAnswer};
-use pkgtool_media::draw;
 use pkgtool_media::picture::{self, Geometry, Quad};
 use pkgtool_media::recipe::{self, ChoiceError, FittedRecipe, RecipeChoice};
 use pkgtool_media::worker;
+use pkgtool_media::{MediaKind, draw};
 
-/// Maximum size of a picture's file, in bytes.
-const MAX_PICTURE_BYTES: u64 = 256 << 20;
+/// Maximum size of the file of a picture or sound, in bytes.
+const MAX_FILE_BYTES: u64 = 256 << 20;
 
 /// Options for answers.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Answers")]
 pub(super) struct AnswerArgs {
-    /// A picture (JPEG, PNG, WebP, GIF): run the model on it and show labels, boxes, text, classes or a vector
-    #[arg(value_name = "PICTURE", conflicts_with_all = ["inputs", "dims", "chain", "steps", "step_inputs",
+    /// A picture (JPEG, PNG, WebP, GIF) or a sound (WAV, FLAC, MP3, OGG, Opus, M4A, WebM): run the model on it and show
+    /// labels, boxes, text, classes, segments or a vector
+    #[arg(value_name = "FILE", conflicts_with_all = ["inputs", "dims", "chain", "steps", "step_inputs",
         "feeds", "bundled", "output_dir", "check_finite", "texts", "mean", "std"])]
     pub(super) given: Option<PathBuf>,
 
@@ -59,6 +61,9 @@ struct Answered {
     started: Started,
     recipe: FittedRecipe,
     answer: TypedAnswer,
+    /// Time of all runs of the model, and their number.
+    run_time: Duration,
+    runs: usize,
     /// The model that read the lines of the answer.
     reader: Option<StartedReader>,
     saved: Option<PathBuf>,
@@ -82,14 +87,18 @@ struct PreparedRun {
     started: Started,
 }
 
-/// Runs the model on the picture of the arguments, and prints the answer.
+/// Runs the model on the file of the arguments, and prints the answer.
 pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     let path = args.answer.given.as_ref();
     let path = path.expect("the caller has checked that there is one");
     if args.answer.raw {
         return raw(args, path);
     }
-    let answered = answer(args, path)?;
+    let chosen = chosen(args)?;
+    let answered = match chosen.recipe.fitted.takes {
+        MediaKind::Picture => answer(args, chosen, path)?,
+        MediaKind::Sound => sound::answer(args, chosen, path)?,
+    };
     if args.json {
         output::print(&format!("{:#}\n", document(&answered)))?;
     } else {
@@ -98,16 +107,21 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     Ok(Exit::Clean)
 }
 
-/// Runs the model on the prepared picture, and prints the outputs.
+/// Runs the model on the prepared file, and prints the outputs.
 fn raw(args: &RunArgs, path: &Path) -> Result<Exit, Failure> {
-    let PreparedRun {
-        chosen,
-        inputs,
-        started,
-        ..
-    } = prepared(args, path)?;
+    let chosen = chosen(args)?;
+    let (selection, inputs, started) = match chosen.recipe.fitted.takes {
+        MediaKind::Picture => {
+            let run = prepared(args, chosen, path)?;
+            (run.chosen.selection, run.inputs, run.started)
+        }
+        MediaKind::Sound => {
+            let run = sound::first(args, &chosen, path)?;
+            (chosen.selection, run.inputs, run.started)
+        }
+    };
     let stages = [CompletedRun {
-        selection: chosen.selection,
+        selection,
         started,
         inputs,
         second_run_time: None,
@@ -121,9 +135,9 @@ fn raw(args: &RunArgs, path: &Path) -> Result<Exit, Failure> {
     Ok(Exit::Clean)
 }
 
-fn prepared(args: &RunArgs, path: &Path) -> Result<PreparedRun, Failure> {
-    let chosen = chosen(args)?;
-    let picture = args.target.within("reading the picture", || read(path))?;
+fn prepared(args: &RunArgs, chosen: RecipeChoice, path: &Path) -> Result<PreparedRun, Failure> {
+    let decode = || load(path, MediaKind::Picture, picture::decode);
+    let picture = args.target.within("reading the picture", decode)?;
     let preparation = &chosen.recipe.fitted.preparation;
     let prepare = || preparation.run(picture.clone());
     let prepared = args.target.within("preparing the picture", prepare);
@@ -138,7 +152,7 @@ fn prepared(args: &RunArgs, path: &Path) -> Result<PreparedRun, Failure> {
     })
 }
 
-/// Returns the failure of a picture that does not suit the model.
+/// Returns the failure of a file that does not suit the model.
 fn unsuited(path: &Path, reason: &str) -> Failure {
     Failure::Other(format!("{}: {reason}", path.display()))
 }
@@ -156,14 +170,14 @@ fn start(args: &RunArgs, selection: &Selection, inputs: &[Tensor]) -> Result<Sta
     start_with_notes(&wish, inputs, &args.target.launcher()?)
 }
 
-fn answer(args: &RunArgs, path: &Path) -> Result<Answered, Failure> {
+fn answer(args: &RunArgs, chosen: RecipeChoice, path: &Path) -> Result<Answered, Failure> {
     let PreparedRun {
         chosen,
         picture,
         geometry,
         started,
         ..
-    } = prepared(args, path)?;
+    } = prepared(args, chosen, path)?;
     let recipe = chosen.recipe.fitted;
     let outputs = &started.first_answer.outputs;
     let interpret = || recipe.interpret(outputs, geometry);
@@ -181,6 +195,8 @@ fn answer(args: &RunArgs, path: &Path) -> Result<Answered, Failure> {
     }
     Ok(Answered {
         selection: chosen.selection,
+        run_time: started.first_answer.time,
+        runs: 1,
         started,
         recipe,
         answer,
@@ -256,20 +272,25 @@ fn chosen(args: &RunArgs) -> Result<RecipeChoice, Failure> {
     Ok(chosen)
 }
 
-fn read(path: &Path) -> Result<RgbImage, Failure> {
-    let at = path.display();
-    let fault = |reason: String| Failure::Other(format!("{at}: {reason}"));
+/// Reads a file of this kind and decodes it.
+fn load<T>(
+    path: &Path,
+    kind: MediaKind,
+    decode: impl FnOnce(&[u8]) -> Result<T, String>,
+) -> Result<T, Failure> {
+    let fault = |reason: String| unsuited(path, &reason);
     let size = fs::metadata(path)
         .map_err(|error| fault(error.to_string()))?
         .len();
-    if size > MAX_PICTURE_BYTES {
-        let most = MAX_PICTURE_BYTES >> 20;
+    if size > MAX_FILE_BYTES {
+        let (noun, most) = (kind.noun(), MAX_FILE_BYTES >> 20);
         return Err(fault(format!(
-            "too large: expected a picture of at most {most} MiB"
+            "too large: expected a {noun} of at most {most} MiB"
         )));
     }
     let bytes = fs::read(path).map_err(|error| fault(error.to_string()))?;
-    picture::decode(&bytes).map_err(fault)
+    kind.check(&bytes).map_err(fault)?;
+    decode(&bytes).map_err(fault)
 }
 
 fn save(file: &Path, answer: &TypedAnswer, picture: &RgbImage) -> Result<(), Failure> {
@@ -288,8 +309,11 @@ fn document(answered: &Answered) -> Json {
     document["saved"] = json!(answered.saved);
     document["timings_ms"] = json!({
         "load": json::milliseconds(answered.started.load_time),
-        "run": json::milliseconds(answered.started.first_answer.time),
+        "run": json::milliseconds(answered.run_time),
     });
+    if answered.runs > 1 {
+        document["runs"] = json!(answered.runs);
+    }
     if let Some(reader) = &answered.reader {
         let mut of_reader = json::head(&reader.selection, &reader.started);
         of_reader["recipe"] = recipe_json(&reader.recipe);

@@ -6,7 +6,7 @@ use super::super::text;
 use super::Answered;
 use pkgtool_base::diagnostic::{Align, TextTable};
 use pkgtool_base::source::text::defuse_line;
-use pkgtool_media::answer::{BoxAnswer, LineAnswer, TypedAnswer};
+use pkgtool_media::answer::{BoxAnswer, LineAnswer, SegmentAnswer, TypedAnswer};
 
 /// Width of a bar of 100 percent, in characters.
 const BAR_WIDTH: f64 = 20.0;
@@ -70,6 +70,7 @@ fn write(out: &mut String, answered: &Answered) -> std::fmt::Result {
             source(out, &answer.label_source)?;
         }
         TypedAnswer::Lines(answer) => lines(out, answer)?,
+        TypedAnswer::Segments(answer) => segments(out, answer)?,
         TypedAnswer::Text(answer) => {
             let text = defuse_line(&answer.text);
             writeln!(out, "  {text}  {}", percent(answer.score))?;
@@ -97,11 +98,10 @@ fn write(out: &mut String, answered: &Answered) -> std::fmt::Result {
         writeln!(out, "saved {}", defuse_line(&file.display().to_string()))?;
     }
     let load = text::shown(answered.started.load_time);
-    write!(
-        out,
-        "load {load}, run {}",
-        text::shown(answered.started.first_answer.time)
-    )?;
+    write!(out, "load {load}, run {}", text::shown(answered.run_time))?;
+    if answered.runs > 1 {
+        write!(out, " in {} runs", answered.runs)?;
+    }
     if let Some(reader) = &answered.reader {
         let load = text::shown(reader.started.load_time);
         write!(out, ", load {load}, read {}", text::shown(reader.time))?;
@@ -140,6 +140,26 @@ fn boxes(out: &mut String, answer: &BoxAnswer) -> std::fmt::Result {
     }
     write!(out, "{table}")?;
     source(out, &answer.label_source)
+}
+
+/// Writes the segments of a sound.
+fn segments(out: &mut String, answer: &SegmentAnswer) -> std::fmt::Result {
+    let mut table = TextTable::new([Align::Right, Align::Right, Align::Right]).indented();
+    for segment in &answer.segments {
+        table.row([
+            format!("{:.2} s", segment.start),
+            format!("to {:.2} s", segment.end),
+            percent(segment.score),
+        ]);
+    }
+    if answer.segments.is_empty() {
+        writeln!(
+            out,
+            "  nothing found; `--set threshold=0.3` shows weaker segments"
+        )?;
+    }
+    let (sum, all) = (answer.sum(), answer.seconds);
+    writeln!(out, "{table}  {sum:.2} s of {all:.2} s")
 }
 
 /// Writes the lines of a picture: their texts, or else their places.
