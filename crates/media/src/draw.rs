@@ -20,7 +20,8 @@ pub fn draw(answer: &TypedAnswer, picture: &RgbImage) -> Option<RgbImage> {
         TypedAnswer::Labels(_)
         | TypedAnswer::Vector(_)
         | TypedAnswer::Text(_)
-        | TypedAnswer::Segments(_) => None,
+        | TypedAnswer::Segments(_)
+        | TypedAnswer::Transcript(_) => None,
     }
 }
 

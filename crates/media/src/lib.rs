@@ -15,6 +15,7 @@ pub mod picture;
 pub mod recipe;
 mod schema;
 pub mod sound;
+pub mod speech;
 pub mod worker;
 
 pub use kind::MediaKind;

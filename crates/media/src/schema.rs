@@ -74,6 +74,25 @@ impl TypedAnswerKind {
                     ("duration", &number),
                 ])
             }
+            Self::Transcript => {
+                let names = [
+                    "avg_logprob",
+                    "compression_ratio",
+                    "no_speech_prob",
+                    "temperature",
+                    "start",
+                    "end",
+                ];
+                let mut segment = all(&names.map(|name| (name, &number)));
+                segment["properties"]["text"] = text.clone();
+                segment["properties"]["tokens"] = list(&size);
+                all(&[
+                    ("text", &text),
+                    ("language", &text),
+                    ("duration", &number),
+                    ("segments", &list(&segment)),
+                ])
+            }
             Self::Text => all(&[("text", &text), ("score", &number), ("label_source", &text)]),
         }
     }
@@ -92,6 +111,7 @@ impl ParameterKind {
             }
             Self::Choice(words) => json!({"enum": words}),
             Self::Flag => json!({"type": "boolean"}),
+            Self::Word => json!({"type": "string", "maxLength": 64}),
             Self::Channels => {
                 let three = json!({"type": "array", "items": number, "minItems": 3, "maxItems": 3});
                 json!({"anyOf": [number, three]})

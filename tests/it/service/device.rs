@@ -2,6 +2,7 @@
 //! requests, and answers.
 
 use pkgtool_engine::tensor::DType;
+use pkgtool_media::MediaKind;
 use pkgtool_serve::service::{Answer, CallError, Device, Request};
 use serde_json::{Value, json};
 
@@ -139,7 +140,7 @@ async fn a_description_tells_what_there_is() {
             precisions.map(|(name, is)| (name.to_owned(), is))
         );
         assert_eq!(it.methods, ["forward"]);
-        assert!(it.takes_pictures && it.runnable);
+        assert!(it.takes == Some(MediaKind::Picture) && it.runnable);
         assert_eq!(it.license.as_deref(), Some("bsd-3-clause"));
         let model = examples().join("glimpse/xnnpack/glimpse_xnnpack_fp32.pte");
         assert_eq!(it.size_bytes, model.metadata().expect("an example").len());
@@ -167,7 +168,7 @@ async fn a_description_tells_what_there_is() {
         let data = model.with_extension("onnx.data");
         let sizes = [model, data].map(|path| path.metadata().expect("an example").len());
         assert_eq!(it.size_bytes, sizes.iter().sum::<u64>());
-        assert!(!it.takes_pictures);
+        assert!(it.takes.is_none());
     })
     .await;
     with("pocket_diffusion", async |device| {

@@ -8,6 +8,7 @@ mod heads;
 mod letters;
 mod lines;
 mod masks;
+mod mel;
 mod parameter;
 mod pictures;
 mod scores;
@@ -27,9 +28,10 @@ pub use parameter::ParameterKind;
 pub(crate) use parameter::{Arguments, Parameter};
 
 /// All operators, by theme.
-const TABLES: [&[Operator]; 9] = [
+const TABLES: [&[Operator]; 10] = [
     pictures::TABLE,
     sounds::TABLE,
+    mel::TABLE,
     scores::TABLE,
     masks::TABLE,
     boxes::TABLE,

@@ -7,6 +7,9 @@ use serde_json::Value as Json;
 /// Maximum number of labels in a recipe.
 const MAX_LABELS: usize = 100_000;
 
+/// Maximum length of a short text, in bytes.
+const MAX_WORD_BYTES: usize = 64;
+
 /// A parameter of an operator.
 #[derive(Debug)]
 pub(crate) struct Parameter {
@@ -29,6 +32,8 @@ pub enum ParameterKind {
     Choice(&'static [&'static str]),
     /// True or false.
     Flag,
+    /// A short text.
+    Word,
     /// The name of a set of labels, or a list of labels.
     Labels,
 }
@@ -48,6 +53,9 @@ impl ParameterKind {
                 .is_some_and(|it| (least..=most).contains(&it)),
             Self::Choice(words) => value.as_str().is_some_and(|word| words.contains(&word)),
             Self::Flag => value.is_boolean(),
+            Self::Word => value
+                .as_str()
+                .is_some_and(|word| word.len() <= MAX_WORD_BYTES),
             Self::Labels => match value.as_array() {
                 Some(labels) => labels.len() <= MAX_LABELS && labels.iter().all(Json::is_string),
                 None => value.is_string(),
@@ -62,6 +70,7 @@ impl ParameterKind {
             Self::Whole(least, most) => format!("an integer from {least} to {most}"),
             Self::Choice(words) => format!("one of {}", words.join(", ")),
             Self::Flag => "true or false".to_owned(),
+            Self::Word => "a short text".to_owned(),
             Self::Labels => "the name of a set of labels, or a list of texts".to_owned(),
         };
         let mut found = value.to_string();

@@ -138,9 +138,39 @@ pub(super) const TABLE: &[Operator] = &[
         ],
         run: speech,
     },
+    Operator {
+        name: "transcript",
+        from: &[DataKind::Values],
+        to: DataKind::Answer(TypedAnswerKind::Transcript),
+        parameters: &[
+            Parameter {
+                name: "language",
+                kind: ParameterKind::Word,
+                default: Some("\"auto\""),
+            },
+            Parameter {
+                name: "translate",
+                kind: ParameterKind::Flag,
+                default: Some("false"),
+            },
+            // Tokens of a window.
+            Parameter {
+                name: "most",
+                kind: ParameterKind::Whole(1, 1024),
+                default: Some("224"),
+            },
+        ],
+        run: transcript,
+    },
 ];
 
-fn sound<'d>(from: &[&'d Data]) -> Result<&'d [f32], String> {
+/// The words come from runs of the decoder ([`crate::speech`]), not from the encoder's outputs alone.
+fn transcript(_: &[&Data], _: &Arguments, _: &mut StepContext<'_>) -> Result<Data, String> {
+    Err("the words come from the decoder".to_owned())
+}
+
+/// Returns the samples that a step reads.
+pub(super) fn sound<'d>(from: &[&'d Data]) -> Result<&'d [f32], String> {
     match from {
         [Data::Sound(samples)] => Ok(samples),
         _ => Err("expected a sound".to_owned()),
@@ -199,7 +229,7 @@ fn frames(from: &[&Data], arguments: &Arguments, _: &mut StepContext<'_>) -> Res
 }
 
 /// Returns the weights of a periodic window.
-fn taper(name: &str, length: usize) -> Vec<f32> {
+pub(super) fn taper(name: &str, length: usize) -> Vec<f32> {
     let (base, swing) = match name {
         "hann" => (0.5, 0.5),
         "hamming" => (0.54, 0.46),

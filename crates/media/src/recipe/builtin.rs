@@ -14,7 +14,7 @@ use crate::answer::TypedAnswerKind;
 use crate::labels::Labels;
 
 /// The files of `recipes/`; for a model that several fit, the first one applies.
-const FILES: [(&str, &str); 18] = [
+const FILES: [(&str, &str); 21] = [
     (
         "classification.toml",
         include_str!("../../recipes/classification.toml"),
@@ -83,6 +83,18 @@ const FILES: [(&str, &str); 18] = [
     (
         "voice-activity-fsmn.toml",
         include_str!("../../recipes/voice-activity-fsmn.toml"),
+    ),
+    (
+        "speech-to-text-program.toml",
+        include_str!("../../recipes/speech-to-text-program.toml"),
+    ),
+    (
+        "speech-to-text.toml",
+        include_str!("../../recipes/speech-to-text.toml"),
+    ),
+    (
+        "speech-to-text-128.toml",
+        include_str!("../../recipes/speech-to-text-128.toml"),
     ),
 ];
 
@@ -176,6 +188,10 @@ impl ModelRecipe {
             let kind = self.recipe.kinds_of(name).next()?;
             Some((name.as_str(), &resolved.value, kind))
         })
+    }
+
+    pub(super) fn recipe(&self) -> &Recipe {
+        &self.recipe
     }
 
     /// Returns its place among the models of a package.

@@ -6,7 +6,7 @@ use pkgtool_base::package::Config;
 use pkgtool_engine::runtime::selection::{self, Selection, SelectionCriteria, SelectionError};
 use serde_json::Value as Json;
 
-use super::{CandidateModel, ModelRecipe};
+use super::{CandidateModel, FittedDecoder, ModelRecipe};
 
 /// A method that answers, with its recipe.
 #[derive(Debug)]
@@ -17,6 +17,17 @@ pub struct RecipeChoice {
     pub recipe: ModelRecipe,
     /// The method that reads each line of the answer.
     pub reader: Option<Box<RecipeChoice>>,
+    /// The method that decodes what this one encodes.
+    pub decoder: Option<Box<DecoderChoice>>,
+}
+
+/// A method that decodes.
+#[derive(Debug)]
+pub struct DecoderChoice {
+    /// The method.
+    pub selection: Selection,
+    /// Its inputs.
+    pub decoder: FittedDecoder,
 }
 
 /// No method answers.
@@ -79,12 +90,13 @@ pub fn choose(
 pub fn choose_among(methods: Vec<Selection>, config: &Config) -> Result<RecipeChoice, String> {
     let mut fits = Vec::new();
     let mut first_error = None;
-    for selection in methods {
-        match recipe_for(&selection, config) {
+    for selection in &methods {
+        match recipe_for(selection, config) {
             Ok(recipe) => fits.push(RecipeChoice {
-                selection,
+                selection: selection.clone(),
                 recipe,
                 reader: None,
+                decoder: None,
             }),
             Err(error) => {
                 first_error.get_or_insert(error);
@@ -101,7 +113,17 @@ pub fn choose_among(methods: Vec<Selection>, config: &Config) -> Result<RecipeCh
     chosen.reader = readers
         .min_by_key(|choice| choice.recipe.rank())
         .map(Box::new);
+    chosen.decoder = methods.into_iter().find_map(|selection| {
+        let decoder = chosen
+            .recipe
+            .decoder(component(&selection), &selection.signature)?;
+        Some(Box::new(DecoderChoice { selection, decoder }))
+    });
     Ok(chosen)
+}
+
+fn component(selection: &Selection) -> Option<&str> {
+    selection.variant.as_ref()?.component.as_deref()
 }
 
 fn recipe_for(selection: &Selection, config: &Config) -> Result<ModelRecipe, String> {
@@ -111,8 +133,6 @@ fn recipe_for(selection: &Selection, config: &Config) -> Result<ModelRecipe, Str
             selection.model.display()
         ));
     }
-    let variant = selection.variant.as_ref();
-    let component = variant.and_then(|variant| variant.component.as_deref());
-    let model = CandidateModel::of(config, component, &selection.signature);
+    let model = CandidateModel::of(config, component(selection), &selection.signature);
     ModelRecipe::of(&selection.model, &selection.info, &model)
 }

@@ -12,12 +12,14 @@ use serde_json::Value as Json;
 use super::read::{PICTURE, SOUND};
 use super::rounds::Repeat;
 use super::step::RecipeStep;
-use super::{ANY_METHOD, BoundStep, Recipe, TensorPattern};
+use super::{BoundStep, Recipe, TensorPattern};
 use crate::answer::{TextAnswer, TypedAnswer, TypedAnswerKind};
 use crate::kind::MediaKind;
+use crate::labels::AUTO;
 use crate::labels::Labels;
 use crate::operators::{Array, Data, ParameterKind, StepContext, Symbols};
 use crate::picture::Geometry;
+use crate::speech::SpeechOptions;
 
 /// What is known of a model before it runs.
 #[derive(Debug, Clone, Copy)]
@@ -105,22 +107,10 @@ impl Recipe {
     pub fn fit(&self, model: &CandidateModel<'_>) -> Option<FittedRecipe> {
         let matches = &self.matches;
         let signature = model.signature;
-        let is_method = |name: &String| name == ANY_METHOD || *name == signature.method;
-        let fits = model.capabilities.contains(&matches.capability)
-            && (model.component.is_none()
-                || matches.component.is_none()
-                || self.component() == model.component)
-            && (matches.methods.is_empty() || matches.methods.iter().any(is_method))
-            && matches.inputs.len() == signature.inputs.len()
-            && matches.outputs.len() == signature.outputs.len();
-        if !fits {
-            return None;
-        }
         let mut symbols = Symbols::new();
-        let inputs = matches.inputs.iter().zip(&signature.inputs);
-        let outputs = matches.outputs.iter().zip(&signature.outputs);
-        let mut tensors = inputs.clone().chain(outputs);
-        if !tensors.all(|(pattern, spec)| pattern.matches(spec, &mut symbols)) {
+        if !model.capabilities.contains(&matches.capability)
+            || !matches.fits(model.component, signature, &mut symbols)
+        {
             return None;
         }
         let ascending = matches.ascending.iter();
@@ -130,6 +120,7 @@ impl Recipe {
         if !ascending.is_sorted_by(|a, b| a < b) {
             return None;
         }
+        let inputs = matches.inputs.iter().zip(&signature.inputs);
         let targets = inputs.map(|(pattern, spec)| InputTarget {
             name: pattern.name.clone(),
             dtype: spec.dtype,
@@ -318,6 +309,25 @@ impl FittedRecipe {
         }
     }
 
+    /// Returns the settings of a transcript.
+    pub fn speech_options(&self) -> Result<SpeechOptions, String> {
+        let step = self.interpret.last().ok_or("the recipe has no step")?;
+        let (_, arguments) = step.resolved()?;
+        let language = arguments.word("language");
+        Ok(SpeechOptions {
+            language: (language != AUTO).then(|| language.to_owned()),
+            translate: arguments.flag("translate"),
+            most: arguments.whole("most"),
+            keeps_tokens: false,
+        })
+    }
+
+    /// Converts a window of samples to the model's inputs.
+    pub fn window(&self, samples: Vec<f32>) -> Result<Vec<Tensor>, String> {
+        let window = self.preparation.window(samples, 0, &BTreeMap::new())?;
+        Ok(window.map(|(inputs, _)| inputs).unwrap_or_default())
+    }
+
     /// Converts the outputs of a model that reads text.
     pub fn interpret_text(
         &self,
@@ -332,6 +342,10 @@ impl FittedRecipe {
 }
 
 impl Preparation {
+    pub(super) fn symbols(&self) -> &Symbols {
+        &self.symbols
+    }
+
     /// Converts a picture to the model's inputs.
     pub fn run(&self, picture: RgbImage) -> Result<(Vec<Tensor>, Geometry), String> {
         let mut context = StepContext {

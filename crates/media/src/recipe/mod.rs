@@ -5,6 +5,7 @@
 
 mod builtin;
 mod choice;
+mod decoder;
 mod fit;
 mod pattern;
 mod read;
@@ -12,7 +13,8 @@ mod rounds;
 mod step;
 
 pub use builtin::{ModelRecipe, RecipeRank, builtin, find, of_package};
-pub use choice::{ChoiceError, RecipeChoice, choose, choose_among, set_among};
+pub use choice::{ChoiceError, DecoderChoice, RecipeChoice, choose, choose_among, set_among};
+pub use decoder::FittedDecoder;
 pub use fit::{CandidateModel, FittedRecipe, Preparation, ResolvedValue};
 pub use read::RecipeError;
 pub use rounds::SoundRun;
@@ -23,7 +25,9 @@ use std::collections::BTreeMap;
 
 use crate::answer::TypedAnswerKind;
 use crate::kind::MediaKind;
+use crate::operators::Symbols;
 use pattern::TensorPattern;
+use pkgtool_engine::tensor::Signature;
 use rounds::Repeat;
 use serde_json::Value as Json;
 use step::{BoundStep, RecipeStep, StepArgument};
@@ -52,6 +56,8 @@ pub struct Recipe {
     values: BTreeMap<String, Json>,
     /// Values for certain families, first match first.
     presets: Vec<Preset>,
+    /// The decoder that the answer needs beside the model.
+    decode: Option<Match>,
     /// The kind of what the first step reads.
     takes: MediaKind,
     /// How the model runs over a sound; `None` for once.
@@ -75,6 +81,31 @@ struct Match {
     ascending: Vec<String>,
 }
 
+impl Match {
+    /// Returns whether a method of a component fits, and adds the sizes of symbols.
+    fn fits(&self, component: Option<&str>, signature: &Signature, symbols: &mut Symbols) -> bool {
+        let is_method = |name: &String| name == ANY_METHOD || *name == signature.method;
+        let is_alike = (component.is_none()
+            || self.component.is_none()
+            || self.component.as_deref() == component)
+            && (self.methods.is_empty() || self.methods.iter().any(is_method))
+            && self.inputs.len() == signature.inputs.len()
+            && self.outputs.len() == signature.outputs.len();
+        let inputs = self.inputs.iter().zip(&signature.inputs);
+        let mut tensors = inputs.chain(self.outputs.iter().zip(&signature.outputs));
+        is_alike && tensors.all(|(pattern, spec)| pattern.matches(spec, symbols))
+    }
+
+    /// Returns the tensors, for errors.
+    fn expected(&self) -> String {
+        let side = |tensors: &[TensorPattern]| {
+            let texts: Vec<String> = tensors.iter().map(ToString::to_string).collect();
+            texts.join(", ")
+        };
+        format!("{} -> {}", side(&self.inputs), side(&self.outputs))
+    }
+}
+
 /// Values for models of certain families.
 #[derive(Debug, Clone)]
 struct Preset {
@@ -88,14 +119,7 @@ struct Preset {
 impl Recipe {
     /// Returns one line per tensor that the recipe expects, for errors.
     pub fn expected(&self) -> String {
-        let side = |tensors: &[TensorPattern]| {
-            let texts: Vec<String> = tensors.iter().map(ToString::to_string).collect();
-            texts.join(", ")
-        };
-        let Match {
-            inputs, outputs, ..
-        } = &self.matches;
-        format!("{} -> {}", side(inputs), side(outputs))
+        self.matches.expected()
     }
 
     /// Returns the capability that it serves.
@@ -111,10 +135,6 @@ impl Recipe {
     /// Returns the kind of what it reads.
     pub fn takes(&self) -> MediaKind {
         self.takes
-    }
-
-    fn component(&self) -> Option<&str> {
-        self.matches.component.as_deref()
     }
 
     /// Returns the kinds of the parameters that use a value.

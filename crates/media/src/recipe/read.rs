@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 use toml::Spanned;
 
+use super::decoder::{LOGITS, POSITION, TOKENS};
 use super::pattern::is_name;
 use super::rounds::Repeat;
 use super::step::{RecipeStep, StepArgument};
@@ -59,6 +60,7 @@ struct RecipeText {
     #[serde(default, rename = "preset")]
     presets: Vec<Spanned<PresetText>>,
     repeat: Option<Spanned<Repeat>>,
+    decode: Option<Spanned<DecodeText>>,
     prepare: Vec<Spanned<toml::Table>>,
     interpret: Vec<Spanned<toml::Table>>,
 }
@@ -85,6 +87,17 @@ struct MatchText {
     outputs: Vec<Spanned<String>>,
     #[serde(default)]
     ascending: Vec<String>,
+}
+
+/// The decoder that an answer needs beside the model.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DecodeText {
+    component: Option<String>,
+    #[serde(default)]
+    methods: Vec<String>,
+    inputs: Vec<Spanned<String>>,
+    outputs: Vec<Spanned<String>>,
 }
 
 #[derive(Deserialize)]
@@ -172,6 +185,23 @@ impl Recipe {
             methods: matches.methods,
             ascending: matches.ascending,
         };
+        let decode = match read.decode {
+            None => None,
+            Some(decode) => {
+                let at = decode.span().start;
+                let decode = decode.into_inner();
+                let decode = Match {
+                    inputs: tensors(&decode.inputs)?,
+                    outputs: tensors(&decode.outputs)?,
+                    capability: matches.capability.clone(),
+                    component: decode.component,
+                    methods: decode.methods,
+                    ascending: Vec::new(),
+                };
+                check_decoder(&decode, &matches).map_err(|reason| faults.at(at, reason))?;
+                Some(decode)
+            }
+        };
         let names = matches.inputs.iter().chain(&matches.outputs);
         let mut names: Vec<&str> = names.map(|tensor| tensor.name.as_str()).collect();
         names.sort_unstable();
@@ -205,6 +235,10 @@ impl Recipe {
                 "the last step of `interpret` makes no answer: end with one of {makers}"
             )));
         };
+        if (answer == TypedAnswerKind::Transcript) != decode.is_some() {
+            let reason = "the step `transcript` and the table `decode` need each other";
+            return Err(check.faults.whole(reason));
+        }
         if read.then.is_some() && answer != TypedAnswerKind::Lines {
             let reason = format!(
                 "`then` needs an answer with {}",
@@ -220,6 +254,7 @@ impl Recipe {
             file: file.to_owned(),
             matches,
             presets,
+            decode,
             takes,
             repeat,
             prepare,
@@ -228,6 +263,29 @@ impl Recipe {
             values,
         })
     }
+}
+
+/// Checks the tensors of a decoder: tokens and states in, logits out.
+fn check_decoder(decode: &Match, encode: &Match) -> Result<(), String> {
+    let is_known = |name: &str| {
+        let mut states = encode.outputs.iter();
+        [TOKENS, POSITION].contains(&name) || states.any(|state| state.name == name)
+    };
+    let mut inputs = decode.inputs.iter();
+    if let Some(unknown) = inputs.find(|input| !is_known(&input.name)) {
+        return Err(format!(
+            "`decode`: unknown input `{}`: expected `{TOKENS}`, `{POSITION}`, or an output of `match`",
+            unknown.name
+        ));
+    }
+    let takes_tokens = decode.inputs.iter().any(|input| input.name == TOKENS);
+    let names: Vec<&str> = decode.outputs.iter().map(|it| it.name.as_str()).collect();
+    if !takes_tokens || names != [LOGITS] {
+        return Err(format!(
+            "`decode`: expected an input `{TOKENS}` and one output `{LOGITS}`"
+        ));
+    }
+    Ok(())
 }
 
 /// Replaces values of a built-in recipe.

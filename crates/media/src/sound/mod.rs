@@ -71,7 +71,12 @@ pub fn begins_like_one(bytes: &[u8]) -> bool {
         (0, &[0x1a, 0x45, 0xdf, 0xa3]),
         (4, b"ftyp"),
     ];
-    is_mpeg || starts.iter().any(|(place, wanted)| at(*place, wanted))
+    // MPEG-4 has pictures as well: HEIC and AVIF.
+    let is_picture = [&b"hei"[..], b"hev", b"mif", b"msf", b"avi"]
+        .iter()
+        .any(|it| at(8, it));
+    let is_picture = is_picture && at(4, b"ftyp");
+    is_mpeg || !is_picture && starts.iter().any(|(place, wanted)| at(*place, wanted))
 }
 
 #[cfg(test)]

@@ -143,6 +143,44 @@ fn segments(run: SoundRun, recipe: &FittedRecipe) -> SegmentAnswer {
 }
 
 #[test]
+fn spectra_are_those_of_faster_whisper() {
+    let golden = include_str!("../golden/mel.json");
+    let golden: serde_json::Value = serde_json::from_str(golden).expect("JSON");
+    let numbers = |value: &serde_json::Value| -> Vec<f64> {
+        let values = value.as_array().expect("a list").iter();
+        values.map(|it| it.as_f64().expect("a number")).collect()
+    };
+    let frames = numbers(&golden["frames"]);
+    for bands in [80_u64, 128] {
+        let recipe = format!(
+            "name = \"x\"\nsummary = \"x\"\nsource = \"x\"\n[match]\n\
+            capability = \"voice-activity-detection\"\ninputs = [\"mel: float[1?, {bands}, 3000]\"]\n\
+            outputs = [\"made: float[N]\"]\n[[prepare]]\nstep = \"log_mel\"\nbands = {bands}\n\
+            samples = 480000\n[[interpret]]\nstep = \"vector\"\n"
+        );
+        let recipe = Recipe::parse("x.toml", &recipe).expect("a recipe");
+        let signature = Signature {
+            method: "forward".to_owned(),
+            inputs: vec![spec("mel", DType::Float32, &[1, bands, 3000])],
+            outputs: vec![spec("made", DType::Float32, &[4])],
+        };
+        let capabilities = ["voice-activity-detection".to_owned()];
+        let recipe = recipe.fit(&facts(&capabilities, "x", &signature));
+        let sound = sound::decode(RECORDINGS[0].1).expect("a recording");
+        let inputs = SoundRun::new(sound).next_inputs(&recipe.expect("fits"));
+        let inputs = inputs.expect("inputs").expect("a run");
+        assert_eq!(inputs[0].shape(), [1, bands, 3000]);
+        let rows = golden[bands.to_string()].as_array().expect("a list");
+        for (own, row) in inputs[0].to_f32().chunks_exact(3000).zip(rows) {
+            for (frame, expected) in frames.iter().zip(numbers(row)) {
+                let own = f64::from(own[*frame as usize]);
+                assert!((own - expected).abs() < 1e-5, "{frame}: {own} {expected}");
+            }
+        }
+    }
+}
+
+#[test]
 fn each_run_takes_the_state_of_the_previous_one() {
     let recipe = silero();
     // The first sample of each window is its number.

@@ -1,6 +1,7 @@
 //! `pkgtool run PACKAGE photo.jpg`: an answer by a recipe, in place of tensors.
 
 mod sound;
+mod speech;
 mod text;
 
 use std::fs;
@@ -18,7 +19,9 @@ use pkgtool_engine::Session as _;
 use pkgtool_engine::runtime::selection::Selection;
 use pkgtool_engine::runtime::target::Started;
 use pkgtool_engine::tensor::Tensor;
-use pkgtool_media::answer::{LineAnswer, TextAnswer, TypedAnswer};
+use pkgtool_media::answer::{
+    LineAnswer, SubtitleFormat, TextAnswer, TranscriptAnswer, TypedAnswer,
+};
 use pkgtool_media::picture::{self, Geometry, Quad};
 use pkgtool_media::recipe::{self, ChoiceError, FittedRecipe, RecipeChoice};
 use pkgtool_media::worker;
@@ -69,13 +72,15 @@ struct Answered {
     saved: Option<PathBuf>,
 }
 
-/// A model that reads lines.
+/// A model that reads what another one has found: lines of a picture, or windows of a sound.
 struct StartedReader {
     selection: Selection,
     started: Started,
-    recipe: FittedRecipe,
-    /// Time of all its runs.
+    /// The recipe, if the model has one of its own.
+    recipe: Option<FittedRecipe>,
+    /// Time of all its runs, and their number.
     time: Duration,
+    runs: usize,
 }
 
 /// A run on a prepared picture.
@@ -97,8 +102,12 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     let chosen = chosen(args)?;
     let answered = match chosen.recipe.fitted.takes {
         MediaKind::Picture => answer(args, chosen, path)?,
+        MediaKind::Sound if chosen.recipe.needs_decoder() => speech::answer(args, chosen, path)?,
         MediaKind::Sound => sound::answer(args, chosen, path)?,
     };
+    if let (Some(file), TypedAnswer::Transcript(words)) = (&args.answer.save, &answered.answer) {
+        save_subtitles(file, words)?;
+    }
     if args.json {
         output::print(&format!("{:#}\n", document(&answered)))?;
     } else {
@@ -244,8 +253,9 @@ fn read_lines(
     let reader = running.map(|(started, time)| StartedReader {
         selection: reader.selection,
         started,
-        recipe,
+        recipe: Some(recipe),
         time,
+        runs: quads.len(),
     });
     Ok((texts, reader))
 }
@@ -293,6 +303,29 @@ fn load<T>(
     decode(&bytes).map_err(fault)
 }
 
+/// Writes the words as subtitles, by the ending of the file's name.
+fn save_subtitles(file: &Path, words: &TranscriptAnswer) -> Result<(), Failure> {
+    let at = file.display();
+    let fault = |reason: String| Failure::Other(format!("--save {at}: {reason}"));
+    let ending = file
+        .extension()
+        .and_then(|it| it.to_str())
+        .unwrap_or_default();
+    let text = match SubtitleFormat::ALL
+        .into_iter()
+        .find(|it| it.extension() == ending)
+    {
+        Some(format) => words.subtitles(format),
+        None if ending == "txt" => words.text.clone() + "\n",
+        None => {
+            return Err(fault(
+                "expected a name that ends with .vtt, .srt or .txt".to_owned(),
+            ));
+        }
+    };
+    fs::write(file, text).map_err(|error| fault(error.to_string()))
+}
+
 fn save(file: &Path, answer: &TypedAnswer, picture: &RgbImage) -> Result<(), Failure> {
     let at = file.display();
     let fault = |reason: String| Failure::Other(format!("--save {at}: {reason}"));
@@ -316,7 +349,10 @@ fn document(answered: &Answered) -> Json {
     }
     if let Some(reader) = &answered.reader {
         let mut of_reader = json::head(&reader.selection, &reader.started);
-        of_reader["recipe"] = recipe_json(&reader.recipe);
+        if let Some(recipe) = &reader.recipe {
+            of_reader["recipe"] = recipe_json(recipe);
+        }
+        of_reader["runs"] = json!(reader.runs);
         of_reader["timings_ms"] = json!({
             "load": json::milliseconds(reader.started.load_time),
             "run": json::milliseconds(reader.time),

@@ -6,7 +6,7 @@ use super::super::text;
 use super::Answered;
 use pkgtool_base::diagnostic::{Align, TextTable};
 use pkgtool_base::source::text::defuse_line;
-use pkgtool_media::answer::{BoxAnswer, LineAnswer, SegmentAnswer, TypedAnswer};
+use pkgtool_media::answer::{BoxAnswer, LineAnswer, SegmentAnswer, TranscriptAnswer, TypedAnswer};
 
 /// Width of a bar of 100 percent, in characters.
 const BAR_WIDTH: f64 = 20.0;
@@ -71,6 +71,7 @@ fn write(out: &mut String, answered: &Answered) -> std::fmt::Result {
         }
         TypedAnswer::Lines(answer) => lines(out, answer)?,
         TypedAnswer::Segments(answer) => segments(out, answer)?,
+        TypedAnswer::Transcript(answer) => transcript(out, answer)?,
         TypedAnswer::Text(answer) => {
             let text = defuse_line(&answer.text);
             writeln!(out, "  {text}  {}", percent(answer.score))?;
@@ -89,9 +90,11 @@ fn write(out: &mut String, answered: &Answered) -> std::fmt::Result {
     if let Some(reader) = &answered.reader {
         writeln!(
             out,
-            "read by {}, recipe {}",
+            "read by {}{}",
             text::ran(&reader.selection, &reader.started),
-            defuse_line(&reader.recipe.name)
+            reader.recipe.as_ref().map_or_else(String::new, |recipe| {
+                format!(", recipe {}", defuse_line(&recipe.name))
+            })
         )?;
     }
     if let Some(file) = &answered.saved {
@@ -140,6 +143,20 @@ fn boxes(out: &mut String, answer: &BoxAnswer) -> std::fmt::Result {
     }
     write!(out, "{table}")?;
     source(out, &answer.label_source)
+}
+
+/// Writes the words of a sound with their times.
+fn transcript(out: &mut String, answer: &TranscriptAnswer) -> std::fmt::Result {
+    let mut table = TextTable::new([Align::Right, Align::Left, Align::Left]).indented();
+    for segment in &answer.segments {
+        let [start, end] = [segment.start, segment.end].map(|time| format!("{time:.2} s"));
+        table.row([start, format!("to {end}"), defuse_line(segment.text.trim())]);
+    }
+    if answer.segments.is_empty() {
+        writeln!(out, "  no words found")?;
+    }
+    let (language, seconds) = (defuse_line(&answer.language), answer.seconds);
+    writeln!(out, "{table}  language {language}, {seconds:.2} s")
 }
 
 /// Writes the segments of a sound.

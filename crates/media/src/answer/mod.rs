@@ -1,6 +1,10 @@
-//! Answers: labels, boxes, classes of pixels, vectors, pictures, and text.
+//! Answers: labels, boxes, classes of pixels, vectors, pictures, text, segments and transcripts.
 //!
-//! Places are pixels of the picture that was sent.
+//! Places are pixels of the picture that was sent, times are seconds.
+
+mod sounds;
+
+pub use sounds::{SegmentAnswer, SoundSegment, SpokenSegment, SubtitleFormat, TranscriptAnswer};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -29,6 +33,8 @@ pub enum TypedAnswer {
     Text(TextAnswer),
     /// Segments of a sound.
     Segments(SegmentAnswer),
+    /// The words of a sound.
+    Transcript(TranscriptAnswer),
 }
 
 /// The kind of an answer.
@@ -50,9 +56,16 @@ pub enum TypedAnswerKind {
     Text,
     /// Segments of a sound.
     Segments,
+    /// The words of a sound.
+    Transcript,
 }
 
 impl TypedAnswerKind {
+    /// Returns whether an answer can be given as subtitles.
+    pub fn is_spoken(self) -> bool {
+        self == Self::Transcript
+    }
+
     /// Returns whether an answer can be given as a picture.
     pub fn is_drawn(self) -> bool {
         matches!(
@@ -72,6 +85,7 @@ impl TypedAnswerKind {
             Self::Lines => "lines of text in the picture",
             Self::Text => "a text",
             Self::Segments => "segments of the sound",
+            Self::Transcript => "the words of the sound",
         }
     }
 }
@@ -202,33 +216,6 @@ pub struct TextAnswer {
     pub label_source: String,
 }
 
-/// Segments of a sound, in their order.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SegmentAnswer {
-    /// The segments.
-    pub segments: Vec<SoundSegment>,
-    /// Length of the sound, in seconds.
-    pub seconds: f64,
-}
-
-/// A segment of a sound.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct SoundSegment {
-    /// Start in seconds.
-    pub start: f64,
-    /// End in seconds.
-    pub end: f64,
-    /// Mean score.
-    pub score: f64,
-}
-
-impl SegmentAnswer {
-    /// Returns the length of all segments, in seconds.
-    pub fn sum(&self) -> f64 {
-        self.segments.iter().map(|it| it.end - it.start).sum()
-    }
-}
-
 impl LineAnswer {
     /// Adds the texts of the lines, in their order. Lines without a letter are dropped.
     #[must_use]
@@ -311,11 +298,8 @@ impl TypedAnswer {
                 "height": answer.picture.height(),
             }),
             Self::Lines(answer) => answer.to_json(),
-            Self::Segments(answer) => json!({
-                "segments": answer.segments,
-                "speech": answer.sum(),
-                "duration": answer.seconds,
-            }),
+            Self::Segments(answer) => answer.to_json(),
+            Self::Transcript(answer) => answer.to_json(),
             Self::Text(answer) => json!({
                 "text": answer.text,
                 "score": answer.score,
