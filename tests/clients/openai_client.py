@@ -14,6 +14,7 @@ import base64
 import struct
 import sys
 import time
+from pathlib import Path
 
 import openai
 
@@ -30,6 +31,9 @@ def arguments():
     parser.add_argument("--key", required=True)
     parser.add_argument("--chat", help="id of a chat model")
     parser.add_argument("--embeddings", help="id of an embeddings model")
+    parser.add_argument("--speech", help="id of a model that transcribes")
+    parser.add_argument("--recording", type=Path, help="a recording for it")
+    parser.add_argument("--said", help="the words of the recording")
     parser.add_argument("--no-completions", action="store_true")
     parser.add_argument("--no-seed", action="store_true", help="answers differ from time to time")
     parser.add_argument("--long", help="a message with a long answer")
@@ -123,11 +127,44 @@ class Checks:
 
     def models(self):
         ids = [model.id for model in self.client.models.list()]
-        for wanted in filter(None, [self.given.chat, self.given.embeddings]):
+        for wanted in filter(None, [self.given.chat, self.given.embeddings, self.given.speech]):
             assert wanted in ids, ids
             model = self.client.models.retrieve(wanted)
             assert (model.id, model.object) == (wanted, "model"), model
             assert model.owned_by == wanted.split("/")[0] and model.created > 0, model
+
+    def transcription(self):
+        heard = self.hear()
+        assert heard.text == self.given.said, heard
+        assert self.hear(response_format="text") == self.given.said + "\n"
+        assert self.hear(response_format="srt").startswith("1\n00:00:00,000 --> ")
+        assert self.hear(response_format="vtt").startswith("WEBVTT\n\n00:00:00.000 --> ")
+        whole = self.hear(
+            response_format="verbose_json", language="en", temperature=0, timestamp_granularities=["word", "segment"]
+        )
+        assert whole.text == self.given.said and whole.language == "en", whole
+        assert " ".join(word.word for word in whole.words) == self.given.said, whole.words
+        assert whole.words[0].start == 0 and whole.words[-1].end <= whole.duration, whole.words
+        first = whole.segments[0]
+        assert (first.id, first.start) == (0, 0) and first.avg_logprob < 0 and first.tokens, first
+
+    def hear(self, **options):
+        with self.given.recording.open("rb") as file:
+            return self.client.audio.transcriptions.create(model=self.given.speech, file=file, **options)
+
+    def wrong_sounds(self):
+        for options, field in [
+            ({"language": "xx"}, "language"),
+            ({"response_format": "diarized_json"}, "response_format"),
+            ({"temperature": 2}, "temperature"),
+        ]:
+            error = raised(openai.BadRequestError, lambda options=options: self.hear(**options))
+            assert field in str(error), error
+        translate = self.client.audio.translations.create
+        error = raised(
+            openai.BadRequestError, lambda: translate(model=self.given.speech, file=self.given.recording)
+        )
+        assert "English" in str(error), error
 
     def wrong_key(self):
         wrong = openai.OpenAI(base_url=self.given.base_url, api_key="pk_wrong")
@@ -197,7 +234,9 @@ def raised(kind, call):
 def main():
     given = arguments()
     checks = Checks(given)
-    names = ["models", "wrong_key", "unknown_model"]
+    names = ["models", "wrong_key"]
+    if given.chat or given.embeddings:
+        names.append("unknown_model")
     if given.chat:
         names += ["chat", "chat_as_events", "chat_without_usage", "chat_with_typed_parts"]
         names += ["chat_asynchronously", "wrong_field"]
@@ -205,6 +244,8 @@ def main():
         names += ["cancelled_stream"] if given.long else []
     if given.embeddings:
         names.append("embeddings")
+    if given.speech:
+        names += ["transcription", "wrong_sounds"]
     failed = 0
     for name in names:
         try:

@@ -138,6 +138,13 @@ fn write_recipe(text: &mut String, choice: &RecipeChoice) -> std::fmt::Result {
     writeln!(text, "\nrecipe {}", defuse_line(&head))?;
     let model = choice.selection.model.display().to_string();
     writeln!(text, "  model   {}", defuse_line(&model))?;
+    if let Some(decoder) = &choice.decoder {
+        let Selection {
+            model, signature, ..
+        } = &decoder.selection;
+        let decoder = format!("{}, method {}", model.display(), signature.method);
+        writeln!(text, "  decoder {}", defuse_line(&decoder))?;
+    }
     writeln!(text, "  source  {}", defuse_line(&fitted.source))?;
     let mut rows = TextTable::of_text(3).indented();
     for (name, resolved) in &fitted.values {
@@ -175,6 +182,10 @@ fn recipe_json(choice: &RecipeChoice) -> Json {
         "method": choice.selection.signature.method,
         "values": fitted.values,
         "label_source": fitted.labels().map(|it| &it.source),
+        "decoder": choice.decoder.as_ref().map(|decoder| json!({
+            "model": decoder.selection.model,
+            "method": decoder.selection.signature.method,
+        })),
         "reader": choice.reader.as_deref().map(recipe_json),
     })
 }

@@ -1,7 +1,7 @@
 //! Tests of the gateway (the HTTP server of `pkgtool serve`) through its HTTP API.
 
 mod access;
-mod adapters;
+pub(crate) mod adapters;
 mod bodies;
 #[cfg(feature = "ort")]
 mod byte_sums;

@@ -48,13 +48,14 @@ pub(crate) struct Graph {
 impl Graph {
     /// Adds an input.
     pub(crate) fn input(mut self, name: &str, element: u64, sizes: &[Size]) -> Self {
-        let dims = sizes.iter().map(|size| match size {
-            Size::Of(size) => part(1, &[&int(1, *size)]),
-            Size::Open(name) => part(1, &[&part(2, &[name.as_bytes()])]),
-        });
-        let dims: Vec<Vec<u8>> = dims.collect();
-        let shape = part(2, &[&dims.concat()]);
-        self.parts.push(value(11, name, element, &shape));
+        self.parts.push(value(11, name, element, &shape(sizes)));
+        self
+    }
+
+    /// Adds an output with a shape.
+    #[cfg(feature = "ort")]
+    pub(crate) fn shaped_output(mut self, name: &str, element: u64, sizes: &[Size]) -> Self {
+        self.parts.push(value(12, name, element, &shape(sizes)));
         self
     }
 
@@ -140,6 +141,15 @@ impl Graph {
     pub(crate) fn bytes(self) -> Vec<u8> {
         model(&[&self.parts.concat()])
     }
+}
+
+fn shape(sizes: &[Size]) -> Vec<u8> {
+    let dims = sizes.iter().map(|size| match size {
+        Size::Of(size) => part(1, &[&int(1, *size)]),
+        Size::Open(name) => part(1, &[&part(2, &[name.as_bytes()])]),
+    });
+    let dims: Vec<Vec<u8>> = dims.collect();
+    part(2, &[&dims.concat()])
 }
 
 fn value(field: u64, name: &str, element: u64, shape: &[u8]) -> Vec<u8> {

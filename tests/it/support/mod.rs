@@ -28,5 +28,7 @@ pub(crate) mod run;
 pub(crate) mod sklearn;
 #[cfg(feature = "remote")]
 pub(crate) mod web;
+#[cfg(feature = "ort")]
+pub(crate) mod whisper;
 
 pub(crate) use pkgtool_testing::{environment, files, fixture, tree};

@@ -61,9 +61,19 @@ pub enum TypedAnswerKind {
 }
 
 impl TypedAnswerKind {
-    /// Returns whether an answer can be given as subtitles.
-    pub fn is_spoken(self) -> bool {
-        self == Self::Transcript
+    /// The media type of answers as JSON.
+    pub const JSON: &str = "application/json";
+
+    /// Returns the media types in which answers exist, the preferred one first.
+    pub fn media_types(self) -> Vec<&'static str> {
+        let mut types = vec![Self::JSON];
+        if self.is_drawn() {
+            types.extend(PictureFormat::ALL.map(PictureFormat::media_type));
+        }
+        if self == Self::Transcript {
+            types.extend(SubtitleFormat::ALL.map(SubtitleFormat::media_type));
+        }
+        types
     }
 
     /// Returns whether an answer can be given as a picture.

@@ -153,6 +153,12 @@ pub(super) const TABLE: &[Operator] = &[
                 kind: ParameterKind::Flag,
                 default: Some("false"),
             },
+            // Of the first attempt.
+            Parameter {
+                name: "temperature",
+                kind: ParameterKind::Number(0.0, 1.0),
+                default: Some("0"),
+            },
             // Tokens of a window.
             Parameter {
                 name: "most",

@@ -317,6 +317,7 @@ impl FittedRecipe {
         Ok(SpeechOptions {
             language: (language != AUTO).then(|| language.to_owned()),
             translate: arguments.flag("translate"),
+            temperature: arguments.number("temperature") as f32,
             most: arguments.whole("most"),
             keeps_tokens: false,
         })

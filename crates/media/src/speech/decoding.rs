@@ -10,8 +10,8 @@ use rand_chacha::rand_core::{RngCore as _, SeedableRng as _};
 use super::grammar;
 use super::tokens::SpeechTokens;
 
-/// Temperatures of the attempts.
-const TEMPERATURES: [f32; 6] = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0];
+/// Difference between the temperatures of two attempts; the last one has 1.
+const WARMER: f32 = 0.2;
 
 /// Ratio of compression above which a text repeats itself.
 const MAX_COMPRESSION: f64 = 2.4;
@@ -29,6 +29,16 @@ pub(super) enum TokenFeeding {
     All,
     /// One token each time; it keeps the others.
     One,
+}
+
+/// How windows are decoded.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DecodingRules {
+    pub(super) feeding: TokenFeeding,
+    /// Maximum number of tokens of a text.
+    pub(super) most: usize,
+    /// Temperature of the first attempt.
+    pub(super) temperature: f32,
 }
 
 /// Tokens for the next run of a decoder.
@@ -64,10 +74,9 @@ impl WindowText {
 /// Attempts to decode a window.
 #[derive(Debug)]
 pub(super) struct WindowDecoding {
-    feeding: TokenFeeding,
-    /// Maximum number of tokens of a text, and of all.
-    most: usize,
-    attempt: usize,
+    rules: DecodingRules,
+    /// Temperature of this attempt.
+    temperature: f32,
     /// Start, language and task.
     prompt: Vec<u32>,
     language: Option<u32>,
@@ -84,7 +93,7 @@ impl WindowDecoding {
     pub(super) fn new(
         tokens: &SpeechTokens,
         (language, task): (Option<u32>, Option<u32>),
-        (feeding, most): (TokenFeeding, usize),
+        rules: DecodingRules,
         seed: u64,
     ) -> Self {
         let mut prompt = vec![tokens.start];
@@ -92,9 +101,8 @@ impl WindowDecoding {
             prompt.extend(language.into_iter().chain(task));
         }
         Self {
-            feeding,
-            most,
-            attempt: 0,
+            rules,
+            temperature: rules.temperature,
             prompt,
             language,
             made: Vec::new(),
@@ -108,7 +116,7 @@ impl WindowDecoding {
     /// Returns the tokens for the next run. At position 0, the decoder begins anew.
     pub(super) fn next_tokens(&self) -> FedTokens {
         let all = [&self.prompt[..], &self.made].concat();
-        match self.feeding {
+        match self.rules.feeding {
             TokenFeeding::All => FedTokens {
                 tokens: all,
                 position: 0,
@@ -157,22 +165,19 @@ impl WindowDecoding {
         if token != tokens.end {
             self.made.push(token);
         }
-        let is_full = self.made.len() >= self.most;
+        let is_full = self.made.len() >= self.rules.most;
         if token != tokens.end && !is_full {
             return Ok(None);
         }
         let text = self.text(text_of)?;
-        if text.is_doubtful() && self.attempt + 1 < TEMPERATURES.len() {
-            self.attempt += 1;
+        if text.is_doubtful() && self.temperature < 1.0 {
+            // Tenths, so that the steps end at 1 in spite of rounding.
+            self.temperature = (((self.temperature + WARMER) * 10.0).round() / 10.0).min(1.0);
             self.made.clear();
             (self.fed, self.sum) = (0, 0.0);
             return Ok(None);
         }
         Ok(Some(text))
-    }
-
-    fn temperature(&self) -> f32 {
-        TEMPERATURES[self.attempt.min(TEMPERATURES.len() - 1)]
     }
 
     /// Chooses a token, and adds the logarithm of its probability.
@@ -186,7 +191,7 @@ impl WindowDecoding {
             return Err("the decoder allows no token: its logits are not numbers".to_owned());
         }
         let sum: f64 = logits.iter().map(|it| f64::from(it - most).exp()).sum();
-        let temperature = self.temperature();
+        let temperature = self.temperature;
         let chosen = if temperature == 0.0 {
             best
         } else {
@@ -215,7 +220,7 @@ impl WindowDecoding {
         let text = text_of(&self.made)?;
         Ok(WindowText {
             tokens: self.made.clone(),
-            temperature: self.temperature(),
+            temperature: self.temperature,
             logprob: self.sum / (self.made.len() + 1) as f64,
             compression: compression(text.trim())?,
             no_speech: self.no_speech,

@@ -2,7 +2,7 @@
 
 use pkgtool_engine::tensor::Tensor;
 
-use super::decoding::{FedTokens, TokenFeeding, WindowDecoding, WindowText};
+use super::decoding::{DecodingRules, FedTokens, TokenFeeding, WindowDecoding, WindowText};
 use super::tokens::SpeechTokens;
 use crate::answer::{SpokenSegment, TranscriptAnswer};
 use crate::sound::{self, Sound};
@@ -26,6 +26,8 @@ pub struct SpeechOptions {
     pub language: Option<String>,
     /// Translate to English.
     pub translate: bool,
+    /// Temperature of the first attempt.
+    pub temperature: f32,
     /// Maximum number of tokens of a window.
     pub most: usize,
     /// True if the decoder keeps the tokens that it took.
@@ -53,8 +55,7 @@ pub struct SpeechRun {
     tokens: SpeechTokens,
     language: Option<u32>,
     task: Option<u32>,
-    feeding: TokenFeeding,
-    most: usize,
+    rules: DecodingRules,
     /// Start of the current window, in samples.
     start: usize,
     /// The encoder's outputs for the current window.
@@ -78,17 +79,20 @@ impl SpeechRun {
         } else {
             tokens.transcribe
         };
-        let feeding = if options.keeps_tokens {
-            TokenFeeding::One
-        } else {
-            TokenFeeding::All
+        let rules = DecodingRules {
+            feeding: if options.keeps_tokens {
+                TokenFeeding::One
+            } else {
+                TokenFeeding::All
+            },
+            most: options.most,
+            temperature: options.temperature,
         };
         Ok(Self {
             sound,
             language,
             task,
-            feeding,
-            most: options.most,
+            rules,
             start: 0,
             states: Vec::new(),
             decoding: None,
@@ -118,13 +122,9 @@ impl SpeechRun {
     pub fn add_states(&mut self, states: Vec<Tensor>) {
         self.states = states;
         let asked = (self.language, self.task);
-        let how = (self.feeding, self.most);
-        self.decoding = Some(WindowDecoding::new(
-            &self.tokens,
-            asked,
-            how,
-            self.start as u64,
-        ));
+        let seed = self.start as u64;
+        let decoding = WindowDecoding::new(&self.tokens, asked, self.rules, seed);
+        self.decoding = Some(decoding);
     }
 
     /// Adds the decoder's logits, a row for each token that it took.
@@ -221,7 +221,8 @@ impl SpeechRun {
                 no_speech: text.no_speech,
             });
         }
-        self.start += moved.min(length);
+        // However small the times are, the run goes on.
+        self.start += moved.clamp(MIN_REST.min(length), length);
         Ok(())
     }
 }

@@ -4,6 +4,7 @@ mod hostile;
 mod recipes;
 mod resize;
 mod sounds;
+mod speech;
 
 use pkgtool_engine::tensor::{DType, Signature, TensorSpec};
 use pkgtool_media::recipe::CandidateModel;

@@ -36,6 +36,7 @@ pub use device::{
     ContentKind, Device, DeviceParts, Embedded, Embedding, EncoderFiles, InputDescription,
     LABELS_FILE, MethodTakes, PackageConfig, TextLimits,
 };
+pub use media::FormFields;
 pub use settings::{Isolation, Listed, ServiceSettings};
 pub use upstream::{
     AddressState, Forward, Upstream, UpstreamAddress, UpstreamKey, UpstreamOptions,

@@ -8,19 +8,14 @@ use super::{DIRECT, STANDARD, with_chat};
 use crate::support::environment::EnvironmentPiece;
 use crate::support::gateway::{Gateway, Setup};
 
-pub(in super::super) fn script(name: &str) -> PathBuf {
+pub(crate) fn script(name: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     root.join("tests/clients").join(name)
 }
 
 /// Runs a client's script against a gateway and fails unless all its checks pass.
 #[track_caller]
-pub(in super::super) fn run_client(
-    mut command: Command,
-    gateway: &Gateway,
-    base: &str,
-    more: &[&str],
-) {
+pub(crate) fn run_client(mut command: Command, gateway: &Gateway, base: &str, more: &[&str]) {
     let url = format!("http://{}{base}", gateway.address);
     let ran = command
         .args(["--base-url", &url, "--key", &gateway.key])

@@ -16,7 +16,7 @@ use super::super::takes::{self, BodySchemas};
 use super::super::visible::{self, visible};
 use crate::service::{Service, ServiceKind};
 use pkgtool_media::MediaKind;
-use pkgtool_media::picture::PictureFormat;
+use pkgtool_media::answer::TypedAnswerKind;
 use pkgtool_media::recipe::ModelRecipe;
 
 /// The part that all paths of a service share.
@@ -122,8 +122,7 @@ fn add_media(operation: &mut Value, path: &str, recipes: &[&ModelRecipe]) {
         MediaKind::Picture => "image",
         MediaKind::Sound => "audio",
     };
-    let formats = PictureFormat::ALL.map(PictureFormat::media_type);
-    let formats = formats.into_iter().filter(|_| kind.is_drawn());
+    let forms = kind.media_types();
     let file = json!({"type": "string", "format": "binary"});
     let end = path.rsplit('/').next().unwrap_or_default();
     // The answer to an asynchronous request is a task.
@@ -132,7 +131,7 @@ fn add_media(operation: &mut Value, path: &str, recipes: &[&ModelRecipe]) {
     if let Some(answers) = answers.filter(|_| answers_at_once) {
         let others = answers["application/json"]["schema"].take();
         answers["application/json"]["schema"] = json!({"anyOf": [kind.schema(), others]});
-        for format in formats.clone() {
+        for format in forms.iter().filter(|form| **form != TypedAnswerKind::JSON) {
             answers[format] = json!({"schema": file});
         }
     }
@@ -145,7 +144,6 @@ fn add_media(operation: &mut Value, path: &str, recipes: &[&ModelRecipe]) {
     let settings = recipes.iter().flat_map(|recipe| recipe.settings());
     let settings = settings.map(|(name, _, kind)| (name.to_owned(), kind.schema()));
     let mut fields: serde_json::Map<String, Value> = settings.collect();
-    let forms: Vec<&str> = std::iter::once("application/json").chain(formats).collect();
     let settings = json!({"type": "object", "properties": fields, "additionalProperties": false});
     let content = &mut body["content"];
     let whole = json!({

@@ -14,6 +14,7 @@ use super::super::media::{MediaAnswerForm, MediaRequest, RecipeOption};
 use super::super::tensors::{Decoded, Encoding, Picture, undecoded};
 use super::super::{Answer, Body, CallError, Refusal, Request};
 use super::choice::ConfigChoice;
+use super::heard::PreparedSound;
 use super::time::TimeLeft;
 use super::variants::MethodEntry;
 use super::{Device, PreparedInputs, runnable, sides};
@@ -127,9 +128,14 @@ impl Device {
         form.check(recipe.fitted.answer)?;
         let endpoint = self.endpoint(entry, model)?;
         if recipe.fitted.takes == MediaKind::Sound {
-            let sound = (given.bytes, given.place);
-            let heard = self.prepare_sound(sound, (endpoint, recipe), request);
-            return Ok(PreparedInputs::Heard(Box::new(heard.await?)));
+            let place = given.place;
+            let sound = self.decode_sound(given.bytes, &place, request).await?;
+            if recipe.needs_decoder() {
+                let spoken = self.prepare_speech(sound, (entry, recipe), (form, place), request);
+                return Ok(PreparedInputs::Spoken(Box::new(spoken.await?)));
+            }
+            let heard = PreparedSound::new(sound, (endpoint, recipe), place);
+            return Ok(PreparedInputs::Heard(Box::new(heard)));
         }
         let reader = match reader.zip(other) {
             None => None,
@@ -301,6 +307,7 @@ impl PreparedAnswer {
                 let drawn = self.draw(outputs, texts, format, time).await?;
                 (Bytes::from(drawn), format.media_type())
             }
+            MediaAnswerForm::Subtitles(_) => return Err(misfit("no words")),
         };
         Ok(Answer {
             status: 200,

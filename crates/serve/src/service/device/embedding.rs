@@ -84,7 +84,7 @@ pub struct Embedded {
 
 impl Tokenizers {
     /// Returns the tokenizer of these files, loading it at its first use.
-    async fn get(
+    pub(super) async fn get(
         &self,
         files: &TokenizerFiles,
         client: &ParserClient,

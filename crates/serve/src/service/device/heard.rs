@@ -32,29 +32,31 @@ pub struct PreparedSound {
     _memory: Option<BodyReservation>,
 }
 
+/// A decoded sound.
+#[derive(Debug)]
+pub(super) struct DecodedSound {
+    pub(super) sound: Sound,
+    /// The samples' share of the memory for bodies.
+    pub(super) memory: Option<BodyReservation>,
+}
+
 impl Device {
-    /// Decodes a sound.
-    pub(super) async fn prepare_sound(
+    /// Decodes a sound at `place` of the request.
+    pub(super) async fn decode_sound(
         &self,
-        (bytes, place): (Bytes, String),
-        (endpoint, recipe): (Arc<Endpoint>, Arc<ModelRecipe>),
+        bytes: Bytes,
+        place: &str,
         request: &Request,
-    ) -> Result<PreparedSound, CallError> {
+    ) -> Result<DecodedSound, CallError> {
         let client = self.engines.parsers(caller(request));
         let hear = move |client: &ParserClient| worker::hear(client, &bytes);
         let sound = with_parsers(client, hear).await?;
-        let sound = sound.map_err(|error| failed(error, MediaKind::Sound, &place))?;
+        let sound = sound.map_err(|error| failed(error, MediaKind::Sound, place))?;
         let memory = match &request.memory {
-            Some(own) => Some(reserve(own, &sound, &place).await?),
+            Some(own) => Some(reserve(own, &sound, place).await?),
             None => None,
         };
-        Ok(PreparedSound {
-            endpoint,
-            recipe,
-            run: SoundRun::new(sound),
-            place,
-            _memory: memory,
-        })
+        Ok(DecodedSound { sound, memory })
     }
 }
 
@@ -78,6 +80,21 @@ async fn reserve(
 }
 
 impl PreparedSound {
+    /// Prepares the runs of a model over a sound at `place` of the request.
+    pub(super) fn new(
+        DecodedSound { sound, memory }: DecodedSound,
+        (endpoint, recipe): (Arc<Endpoint>, Arc<ModelRecipe>),
+        place: String,
+    ) -> Self {
+        Self {
+            endpoint,
+            recipe,
+            run: SoundRun::new(sound),
+            place,
+            _memory: memory,
+        }
+    }
+
     /// Runs the model on all windows and interprets its outputs. `timeout` applies to all of it.
     pub(super) async fn predict(
         mut self,

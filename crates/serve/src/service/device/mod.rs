@@ -14,6 +14,7 @@ mod heard;
 mod life;
 mod options;
 mod sides;
+mod spoken;
 mod takes;
 mod time;
 mod trainable;
@@ -48,6 +49,7 @@ use pkgtool_engine::tensor::Tensor;
 use pkgtool_engine::{ByteSums, PortableReading};
 use pkgtool_media::MediaKind;
 use pkgtool_text::embedding::EmbeddingInput;
+use spoken::PreparedSpeech;
 use variants::{ENCODER, MethodEntry, Variants};
 use vectors::PreparedEmbeddings;
 
@@ -96,6 +98,8 @@ pub enum PreparedInputs {
     Answered(Box<PreparedAnswer>),
     /// A sound that a recipe answers.
     Heard(Box<PreparedSound>),
+    /// A sound whose words are wanted.
+    Spoken(Box<PreparedSpeech>),
     /// Texts.
     Texts(Embedding),
     /// Texts or a picture to classify.
@@ -392,6 +396,7 @@ impl PreparedInputs {
             Self::Embedded(texts) => return texts.predict(caller, timeout).await,
             Self::Answered(answer) => return answer.predict(caller, timeout).await,
             Self::Heard(sound) => return sound.predict(caller, timeout).await,
+            Self::Spoken(sound) => return sound.predict(caller, timeout).await,
             Self::Classified(classification) => classification.predict(caller, timeout).await?,
             Self::Tensors(tensors) => tensors.predict(caller, timeout).await?,
             Self::Texts(embedding) => {

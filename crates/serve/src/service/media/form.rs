@@ -1,12 +1,12 @@
-//! The form of an answer: JSON, or the picture with the answer drawn over it.
+//! The form of an answer: JSON, the picture with the answer drawn over it, or subtitles.
 
-use pkgtool_media::answer::TypedAnswerKind;
+use pkgtool_media::answer::{SubtitleFormat, TypedAnswerKind};
 use pkgtool_media::picture::PictureFormat;
 
 use super::super::Refusal;
 
 /// The media type of answers as JSON.
-const JSON: &str = "application/json";
+const JSON: &str = TypedAnswerKind::JSON;
 
 /// Types of an `Accept` header that JSON satisfies.
 const ANY: [&str; 3] = ["*/*", "application/*", JSON];
@@ -19,6 +19,8 @@ pub(in crate::service) enum MediaAnswerForm {
     Json,
     /// A picture.
     Picture(PictureFormat),
+    /// Subtitles.
+    Subtitles(SubtitleFormat),
 }
 
 impl MediaAnswerForm {
@@ -58,12 +60,18 @@ impl MediaAnswerForm {
 
     /// Checks that answers of this kind exist in this form.
     pub(in crate::service) fn check(self, kind: TypedAnswerKind) -> Result<(), Refusal> {
-        if self == Self::Json || kind.is_drawn() {
+        let name = match self {
+            Self::Json => JSON,
+            Self::Picture(format) => format.media_type(),
+            Self::Subtitles(format) => format.media_type(),
+        };
+        if kind.media_types().contains(&name) {
             return Ok(());
         }
         let message = format!(
-            "this service answers with {}, which exist only as `{JSON}`",
-            kind.summary()
+            "this service answers with {}: the answer exists as {}",
+            kind.summary(),
+            kind.media_types().join(" or ")
         );
         Err(Refusal::at("$", message))
     }
@@ -72,19 +80,23 @@ impl MediaAnswerForm {
         if media_type.eq_ignore_ascii_case(JSON) {
             return Some(Self::Json);
         }
-        let mut formats = PictureFormat::ALL.into_iter();
-        formats
-            .find(|format| media_type.eq_ignore_ascii_case(format.media_type()))
-            .map(Self::Picture)
+        let pictures =
+            PictureFormat::ALL.map(|format| (format.media_type(), Self::Picture(format)));
+        let subtitles =
+            SubtitleFormat::ALL.map(|format| (format.media_type(), Self::Subtitles(format)));
+        let mut formats = pictures.into_iter().chain(subtitles);
+        let found = formats.find(|(name, _)| media_type.eq_ignore_ascii_case(name));
+        found.map(|(_, form)| form)
     }
 }
 
 fn unknown(found: &str, place: &str) -> Refusal {
-    let formats = PictureFormat::ALL.map(PictureFormat::media_type);
+    let pictures = PictureFormat::ALL.map(PictureFormat::media_type);
+    let subtitles = SubtitleFormat::ALL.map(SubtitleFormat::media_type);
     let message = format!(
-        "unknown form of the answer {}: expected {JSON} or {}",
+        "unknown form of the answer {}: expected {JSON}, {}",
         super::super::json::shown(found),
-        formats.join(" or ")
+        [&pictures[..], &subtitles].concat().join(", ")
     );
     Refusal::at(place, message)
 }

@@ -5,4 +5,5 @@ mod form;
 mod request;
 
 pub(super) use form::MediaAnswerForm;
+pub use request::FormFields;
 pub(super) use request::{MediaRequest, RecipeOption};

@@ -189,59 +189,18 @@ fn of_json(body: &[u8]) -> Result<Option<MediaRequest>, Refusal> {
 }
 
 fn of_form(body: &Bytes, media_type: &str) -> Result<MediaRequest, Refusal> {
-    let boundary = multer::parse_boundary(media_type)
-        .map_err(|error| Refusal::at("Content-Type", error.to_string()))?;
-    let limits = SizeLimit::new()
-        .whole_stream(body.len() as u64)
-        .per_field(body.len() as u64);
-    let whole = stream::iter([Ok::<_, std::convert::Infallible>(body.clone())]);
-    let constraints = Constraints::new().size_limit(limits);
-    let parts = Multipart::with_constraints(whole, boundary, constraints);
-    // The stream never waits, since the body is complete.
-    let read = fields(parts).now_or_never();
-    read.unwrap_or_else(|| Err(Refusal::at("$", "the form is incomplete")))
-}
-
-async fn fields(mut parts: Multipart<'_>) -> Result<MediaRequest, Refusal> {
-    let wrong = |error: multer::Error| Refusal::at("$", format!("invalid form: {error}"));
-    let mut file: Option<(String, Bytes)> = None;
+    let FormFields { file, texts } = FormFields::read(body, media_type)?;
+    let (place, bytes) = file;
     let (mut options, mut form) = (Vec::new(), None);
-    let mut count = 0;
-    while let Some(field) = parts.next_field().await.map_err(wrong)? {
-        count += 1;
-        if count > MAX_FIELDS {
-            let message = format!("the form has more than {MAX_FIELDS} fields");
-            return Err(Refusal::at("$", message));
-        }
-        let name = field.name().unwrap_or_default().to_owned();
-        if [FILE, IMAGE, AUDIO].contains(&name.as_str()) || field.file_name().is_some() {
-            if let Some((first, _)) = &file {
-                let message = format!("the form has two files, {} and this one", shown(first));
-                return Err(Refusal::at(name, message));
-            }
-            file = Some((name, field.bytes().await.map_err(wrong)?));
-            continue;
-        }
-        let text = field.bytes().await.map_err(wrong)?;
-        let text = std::str::from_utf8(&text).ok();
-        let text = text.filter(|text| text.len() as u64 <= MAX_FIELD_BYTES);
-        let text = text.ok_or_else(|| {
-            let message = format!("expected a text of at most {MAX_FIELD_BYTES} bytes");
-            Refusal::at(&name, message)
-        })?;
+    for (name, text) in texts {
         if name == ANSWER {
-            form = Some(MediaAnswerForm::named(text, &name)?);
+            form = Some(MediaAnswerForm::named(&text, &name)?);
             continue;
         }
-        let value = serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
+        let value = serde_json::from_str(&text).unwrap_or_else(|_| Value::from(text));
         let place = name.clone();
         options.push(RecipeOption { name, value, place });
     }
-    let (place, bytes) = file.ok_or_else(|| {
-        let message =
-            "the form has no file: add the field `file`, such as `curl -F file=@photo.jpg`";
-        Refusal::at(FILE, message)
-    })?;
     let kind = match place.as_str() {
         IMAGE => Some(MediaKind::Picture),
         AUDIO => Some(MediaKind::Sound),
@@ -254,6 +213,69 @@ async fn fields(mut parts: Multipart<'_>) -> Result<MediaRequest, Refusal> {
         options,
         form,
     })
+}
+
+/// The fields of a form with one file.
+#[derive(Debug)]
+pub struct FormFields {
+    /// Name and bytes of the file.
+    pub file: (String, Bytes),
+    /// Names and texts of the other fields.
+    pub texts: Vec<(String, String)>,
+}
+
+impl FormFields {
+    /// Reads the form of a body whose media type is `media_type`.
+    pub fn read(body: &Bytes, media_type: &str) -> Result<Self, Refusal> {
+        let boundary = multer::parse_boundary(media_type)
+            .map_err(|error| Refusal::at("Content-Type", error.to_string()))?;
+        let limits = SizeLimit::new()
+            .whole_stream(body.len() as u64)
+            .per_field(body.len() as u64);
+        let whole = stream::iter([Ok::<_, std::convert::Infallible>(body.clone())]);
+        let constraints = Constraints::new().size_limit(limits);
+        let parts = Multipart::with_constraints(whole, boundary, constraints);
+        // The stream never waits, since the body is complete.
+        let read = Self::of_parts(parts).now_or_never();
+        read.unwrap_or_else(|| Err(Refusal::at("$", "the form is incomplete")))
+    }
+
+    async fn of_parts(mut parts: Multipart<'_>) -> Result<Self, Refusal> {
+        let wrong = |error: multer::Error| Refusal::at("$", format!("invalid form: {error}"));
+        let mut file: Option<(String, Bytes)> = None;
+        let mut texts = Vec::new();
+        let mut count = 0;
+        while let Some(field) = parts.next_field().await.map_err(wrong)? {
+            count += 1;
+            if count > MAX_FIELDS {
+                let message = format!("the form has more than {MAX_FIELDS} fields");
+                return Err(Refusal::at("$", message));
+            }
+            let name = field.name().unwrap_or_default().to_owned();
+            if [FILE, IMAGE, AUDIO].contains(&name.as_str()) || field.file_name().is_some() {
+                if let Some((first, _)) = &file {
+                    let message = format!("the form has two files, {} and this one", shown(first));
+                    return Err(Refusal::at(name, message));
+                }
+                file = Some((name, field.bytes().await.map_err(wrong)?));
+                continue;
+            }
+            let text = field.bytes().await.map_err(wrong)?;
+            let text = std::str::from_utf8(&text).ok();
+            let text = text.filter(|text| text.len() as u64 <= MAX_FIELD_BYTES);
+            let text = text.ok_or_else(|| {
+                let message = format!("expected a text of at most {MAX_FIELD_BYTES} bytes");
+                Refusal::at(&name, message)
+            })?;
+            texts.push((name, text.to_owned()));
+        }
+        let file = file.ok_or_else(|| {
+            let message =
+                "the form has no file: add the field `file`, such as `curl -F file=@photo.jpg`";
+            Refusal::at(FILE, message)
+        })?;
+        Ok(Self { file, texts })
+    }
 }
 
 #[cfg(test)]

@@ -38,12 +38,18 @@ struct AdapterRequest {
     streams: bool,
 }
 
-/// Answers a request of an adapter.
-pub(super) async fn answer(
+/// A request whose key and rate are checked.
+pub(super) struct AdmittedRequest {
+    pub(super) caller: AccountId,
+    pub(super) known: Arc<RequestFacts>,
+    pub(super) body: (Bytes, Arc<BodyReservation>),
+}
+
+/// Checks the key and the rate of a request, then reads its body.
+pub(super) async fn admitted(
     gateway: &Arc<Gateway>,
     request: HttpRequest,
-    call: AdapterCall,
-) -> Result<Response, GatewayError> {
+) -> Result<AdmittedRequest, GatewayError> {
     let (mut parts, body) = request.into_parts();
     let AdapterCaller(caller) = AdapterCaller::from_request_parts(&mut parts, gateway).await?;
     let caller = caller.require(Permission::Predict)?;
@@ -53,8 +59,25 @@ pub(super) async fn answer(
     let known = parts.extensions.get::<Arc<RequestFacts>>().map(Arc::clone);
     let known = known.unwrap_or_default();
     let request = HttpRequest::from_parts(parts, body);
-    let (body, memory) = read_body(gateway, caller, request).await?;
-    let asked = read(gateway, caller, &known, call, (body, memory)).await?;
+    Ok(AdmittedRequest {
+        caller,
+        known,
+        body: read_body(gateway, caller, request).await?,
+    })
+}
+
+/// Answers a request of an adapter.
+pub(super) async fn answer(
+    gateway: &Arc<Gateway>,
+    request: HttpRequest,
+    call: AdapterCall,
+) -> Result<Response, GatewayError> {
+    let AdmittedRequest {
+        caller,
+        known,
+        body,
+    } = admitted(gateway, request).await?;
+    let asked = read(gateway, caller, &known, call, body).await?;
     let AdapterRequest {
         service,
         request,

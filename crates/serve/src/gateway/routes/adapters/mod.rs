@@ -14,6 +14,7 @@ mod relay;
 mod reported;
 mod split;
 mod tally;
+mod transcription;
 mod unstreamed;
 
 use std::sync::Arc;
@@ -22,9 +23,10 @@ use axum::extract::{Request, State};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
+use utoipa::openapi::Required;
 
 use super::super::Gateway;
-use super::operation::RouteOperation;
+use super::operation::{BodySchema, RouteOperation};
 use super::path::Routes;
 use crate::service::{AdapterCall, AdapterMethod, AdapterMode};
 
@@ -87,12 +89,54 @@ const ADAPTERS: [Adapter; 3] = [
 
 /// Returns the routes of standard mode.
 pub(super) fn standard() -> Routes {
-    methods(AdapterMode::Standard).merge(models::routes())
+    methods(AdapterMode::Standard)
+        .merge(transcripts())
+        .merge(models::routes())
 }
 
 /// Returns the routes of direct mode.
 pub(super) fn direct() -> Routes {
     methods(AdapterMode::Direct).merge(models::routes().undescribed())
+}
+
+/// Returns the routes for transcripts.
+fn transcripts() -> Routes {
+    let paths = [
+        (
+            "/audio/transcriptions",
+            "transcription",
+            "Convert a recording to its words",
+        ),
+        (
+            "/audio/translations",
+            "translation",
+            "Convert a recording to English words",
+        ),
+    ];
+    let mut routes = Routes::new("adapters", &["bearer", "key"]);
+    for (path, id, summary) in paths {
+        let answer = async move |State(gateway): State<Arc<Gateway>>, request: Request| {
+            transcription::answer(&gateway, request).await
+        };
+        let form = BodySchema::of::<transcription::TranscriptionBody>();
+        let text = BodySchema::plain::<String>;
+        let operation = RouteOperation::post(path, id, answer)
+            .about(&format!("{summary}."))
+            .takes_any_of(Some(Required::True), None, [("multipart/form-data", form)])
+            .responds(
+                "200",
+                "The words, in the format that `response_format` names",
+                [
+                    ("application/json", BodySchema::plain::<Value>()),
+                    ("text/plain", text()),
+                    ("text/vtt", text()),
+                    ("application/x-subrip", text()),
+                ],
+            )
+            .fails("The service did not answer");
+        routes = routes.add(operation);
+    }
+    routes
 }
 
 fn methods(mode: AdapterMode) -> Routes {

@@ -18,6 +18,7 @@ use super::super::super::visible::usable;
 use super::super::operation::{BodySchema, REFUSED, RouteOperation};
 use super::super::path::Routes;
 use super::call::service;
+use super::transcription;
 use crate::service::{AdapterMethod, Service, ServiceKind};
 
 /// Returns the routes, without a prefix.
@@ -102,5 +103,6 @@ async fn read(
 /// Returns `true` if a service supports at least one method of the adapters.
 fn is_model(service: &Service) -> bool {
     let mut methods = AdapterMethod::ALL.into_iter();
-    service.is_active() && methods.any(|method| service.check_adapter_method(method).is_ok())
+    let answers = methods.any(|method| service.check_adapter_method(method).is_ok());
+    service.is_active() && (answers || transcription::check(service).is_ok())
 }
