@@ -5,11 +5,15 @@ use std::io::Read as _;
 use std::path::Path;
 use std::sync::LazyLock;
 
+use pkgtool_engine::tensor::Signature;
 use pkgtool_model::ModelInfo;
 use serde_json::Value as Json;
 
 use super::read::MAX_BYTES;
-use super::{ANY_METHOD, CandidateModel, FittedRecipe, ParameterKind, Recipe, RecipeError};
+use super::{
+    ANY_METHOD, CandidateModel, FittedDecoder, FittedRecipe, Match, ParameterKind, Recipe,
+    RecipeError,
+};
 use crate::answer::TypedAnswerKind;
 use crate::labels::Labels;
 
@@ -190,8 +194,22 @@ impl ModelRecipe {
         })
     }
 
-    pub(super) fn recipe(&self) -> &Recipe {
-        &self.recipe
+    /// Returns whether the model needs a decoder.
+    pub fn needs_decoder(&self) -> bool {
+        self.recipe.decode.is_some()
+    }
+
+    /// Returns the decoder for its outputs, if a method of this component is one.
+    pub fn decoder(&self, component: Option<&str>, signature: &Signature) -> Option<FittedDecoder> {
+        let decode = self.recipe.decode.as_ref()?;
+        let symbols = self.fitted.preparation.symbols().clone();
+        decode.decoder((component, signature), &self.fitted.outputs, symbols)
+    }
+
+    /// Returns the tensors that a decoder has, for errors.
+    pub fn expected_decoder(&self) -> String {
+        let decode = self.recipe.decode.as_ref();
+        decode.map_or_else(String::new, Match::expected)
     }
 
     /// Returns its place among the models of a package.

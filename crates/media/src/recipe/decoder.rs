@@ -1,22 +1,24 @@
 //! The decoder that a recipe needs beside its encoder: which methods it fits, and its inputs.
 
 use pkgtool_engine::tensor::{DType, Signature, Tensor};
+use pkgtool_model::Dim;
 
-use super::{Match, ModelRecipe};
+use super::Match;
+use crate::operators::Symbols;
 
 /// Name of the decoder's input for tokens.
-pub(super) const TOKENS: &str = "tokens";
+const TOKENS: &str = "tokens";
 
 /// Name of the decoder's input for the number of tokens before them; a decoder that has it keeps the tokens.
-pub(super) const POSITION: &str = "position";
+const POSITION: &str = "position";
 
 /// Name of the decoder's output.
-pub(super) const LOGITS: &str = "logits";
+const LOGITS: &str = "logits";
 
 /// A decoder for a recipe's encoder.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FittedDecoder {
-    inputs: Vec<DecoderInput>,
+    inputs: Vec<TokenInput>,
     /// True if it keeps the tokens that it took.
     pub keeps_tokens: bool,
     /// Number of tokens that have a logit; `None` if the model leaves it open.
@@ -24,7 +26,7 @@ pub struct FittedDecoder {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-struct DecoderInput {
+struct TokenInput {
     role: DecoderInputRole,
     dtype: DType,
     /// Number of dimensions.
@@ -41,63 +43,75 @@ enum DecoderInputRole {
     State(usize),
 }
 
-impl ModelRecipe {
-    /// Returns whether the model needs a decoder.
-    pub fn needs_decoder(&self) -> bool {
-        self.recipe().decode.is_some()
+impl Match {
+    /// Checks the tensors of a decoder for what another model encodes: tokens and states in, logits out.
+    pub(super) fn check_decoder(&self, encode: &Self) -> Result<(), String> {
+        let is_known = |name: &str| {
+            let mut states = encode.outputs.iter();
+            [TOKENS, POSITION].contains(&name) || states.any(|state| state.name == name)
+        };
+        let mut inputs = self.inputs.iter();
+        if let Some(unknown) = inputs.find(|input| !is_known(&input.name)) {
+            return Err(format!(
+                "`decode`: unknown input `{}`: expected `{TOKENS}`, `{POSITION}`, or an output of `match`",
+                unknown.name
+            ));
+        }
+        let takes_tokens = self.inputs.iter().any(|input| input.name == TOKENS);
+        let names: Vec<&str> = self.outputs.iter().map(|it| it.name.as_str()).collect();
+        if !takes_tokens || names != [LOGITS] {
+            return Err(format!(
+                "`decode`: expected an input `{TOKENS}` and one output `{LOGITS}`"
+            ));
+        }
+        Ok(())
     }
 
-    /// Returns the decoder for its outputs, if a method of this component is one.
-    pub fn decoder(&self, component: Option<&str>, signature: &Signature) -> Option<FittedDecoder> {
-        let recipe = self.recipe();
-        let matches = recipe.decode.as_ref()?;
-        let mut symbols = self.fitted.preparation.symbols().clone();
-        if !matches.fits(component, signature, &mut symbols) {
+    /// Returns the decoder that a method of a component is. `states` are the names of the encoder's outputs, `symbols`
+    /// its sizes.
+    pub(super) fn decoder(
+        &self,
+        (component, signature): (Option<&str>, &Signature),
+        states: &[String],
+        mut symbols: Symbols,
+    ) -> Option<FittedDecoder> {
+        if !self.fits(component, signature, &mut symbols) {
             return None;
         }
-        let states = &self.fitted.outputs;
-        let inputs = matches
-            .inputs
-            .iter()
-            .zip(&signature.inputs)
-            .map(|(pattern, spec)| {
-                let role = match pattern.name.as_str() {
-                    TOKENS => DecoderInputRole::Tokens,
-                    POSITION => DecoderInputRole::Position,
-                    name => DecoderInputRole::State(states.iter().position(|state| state == name)?),
-                };
-                let dims = spec.dims.as_deref().unwrap_or_default();
-                let fixed = match dims.last() {
-                    Some(pkgtool_model::Dim::Fixed(size)) => usize::try_from(*size).ok(),
-                    _ => None,
-                };
-                Some(DecoderInput {
-                    role,
-                    dtype: spec.dtype,
-                    rank: dims.len(),
-                    fixed,
-                })
-            });
-        let inputs: Vec<DecoderInput> = inputs.collect::<Option<_>>()?;
+        let inputs = self.inputs.iter().zip(&signature.inputs);
+        let inputs = inputs.map(|(pattern, spec)| {
+            let role = match pattern.name.as_str() {
+                TOKENS => DecoderInputRole::Tokens,
+                POSITION => DecoderInputRole::Position,
+                name => {
+                    let place = states.iter().position(|state| state == name);
+                    DecoderInputRole::State(place?)
+                }
+            };
+            let dims = spec.dims.as_deref().unwrap_or_default();
+            Some(TokenInput {
+                role,
+                dtype: spec.dtype,
+                rank: dims.len(),
+                fixed: dims.last().and_then(fixed_size),
+            })
+        });
+        let inputs: Vec<TokenInput> = inputs.collect::<Option<_>>()?;
         let logits = signature.outputs.first()?.dims.as_deref()?.last()?;
         Some(FittedDecoder {
             keeps_tokens: inputs
                 .iter()
                 .any(|it| it.role == DecoderInputRole::Position),
             inputs,
-            vocabulary: match logits {
-                pkgtool_model::Dim::Fixed(size) => usize::try_from(*size).ok(),
-                _ => None,
-            },
+            vocabulary: fixed_size(logits),
         })
     }
+}
 
-    /// Returns the tensors that a decoder has, for errors.
-    pub fn expected_decoder(&self) -> String {
-        self.recipe()
-            .decode
-            .as_ref()
-            .map_or_else(String::new, Match::expected)
+fn fixed_size(dim: &Dim) -> Option<usize> {
+    match dim {
+        Dim::Fixed(size) => usize::try_from(*size).ok(),
+        _ => None,
     }
 }
 

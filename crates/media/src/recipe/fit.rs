@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::read::{PICTURE, SOUND};
-use super::rounds::Repeat;
+use super::repeat::WindowRepeat;
 use super::step::RecipeStep;
 use super::{BoundStep, Recipe, TensorPattern};
 use crate::answer::{TextAnswer, TypedAnswer, TypedAnswerKind};
@@ -75,7 +75,7 @@ pub struct FittedRecipe {
     /// The steps to the model's inputs.
     pub preparation: Preparation,
     /// How the model runs over a sound; `None` for once.
-    pub(super) repeat: Option<Repeat>,
+    pub(super) repeat: Option<WindowRepeat>,
     /// Names of the outputs, in order.
     pub(super) outputs: Vec<String>,
     interpret: Vec<BoundStep>,

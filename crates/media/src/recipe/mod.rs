@@ -9,6 +9,7 @@ mod decoder;
 mod fit;
 mod pattern;
 mod read;
+mod repeat;
 mod rounds;
 mod step;
 
@@ -28,7 +29,7 @@ use crate::kind::MediaKind;
 use crate::operators::Symbols;
 use pattern::TensorPattern;
 use pkgtool_engine::tensor::Signature;
-use rounds::Repeat;
+use repeat::WindowRepeat;
 use serde_json::Value as Json;
 use step::{BoundStep, RecipeStep, StepArgument};
 
@@ -61,7 +62,7 @@ pub struct Recipe {
     /// The kind of what the first step reads.
     takes: MediaKind,
     /// How the model runs over a sound; `None` for once.
-    repeat: Option<Repeat>,
+    repeat: Option<WindowRepeat>,
     prepare: Vec<RecipeStep>,
     interpret: Vec<RecipeStep>,
     answer: TypedAnswerKind,

@@ -7,9 +7,8 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 use toml::Spanned;
 
-use super::decoder::{LOGITS, POSITION, TOKENS};
 use super::pattern::is_name;
-use super::rounds::Repeat;
+use super::repeat::WindowRepeat;
 use super::step::{RecipeStep, StepArgument};
 use super::{Match, Preset, Recipe, TensorPattern};
 use crate::answer::TypedAnswerKind;
@@ -59,7 +58,7 @@ struct RecipeText {
     values: BTreeMap<String, toml::Value>,
     #[serde(default, rename = "preset")]
     presets: Vec<Spanned<PresetText>>,
-    repeat: Option<Spanned<Repeat>>,
+    repeat: Option<Spanned<WindowRepeat>>,
     decode: Option<Spanned<DecodeText>>,
     prepare: Vec<Spanned<toml::Table>>,
     interpret: Vec<Spanned<toml::Table>>,
@@ -198,7 +197,8 @@ impl Recipe {
                     methods: decode.methods,
                     ascending: Vec::new(),
                 };
-                check_decoder(&decode, &matches).map_err(|reason| faults.at(at, reason))?;
+                let checked = decode.check_decoder(&matches);
+                checked.map_err(|reason| faults.at(at, reason))?;
                 Some(decode)
             }
         };
@@ -263,29 +263,6 @@ impl Recipe {
             values,
         })
     }
-}
-
-/// Checks the tensors of a decoder: tokens and states in, logits out.
-fn check_decoder(decode: &Match, encode: &Match) -> Result<(), String> {
-    let is_known = |name: &str| {
-        let mut states = encode.outputs.iter();
-        [TOKENS, POSITION].contains(&name) || states.any(|state| state.name == name)
-    };
-    let mut inputs = decode.inputs.iter();
-    if let Some(unknown) = inputs.find(|input| !is_known(&input.name)) {
-        return Err(format!(
-            "`decode`: unknown input `{}`: expected `{TOKENS}`, `{POSITION}`, or an output of `match`",
-            unknown.name
-        ));
-    }
-    let takes_tokens = decode.inputs.iter().any(|input| input.name == TOKENS);
-    let names: Vec<&str> = decode.outputs.iter().map(|it| it.name.as_str()).collect();
-    if !takes_tokens || names != [LOGITS] {
-        return Err(format!(
-            "`decode`: expected an input `{TOKENS}` and one output `{LOGITS}`"
-        ));
-    }
-    Ok(())
 }
 
 /// Replaces values of a built-in recipe.
@@ -566,10 +543,10 @@ impl StepCheck<'_> {
     /// Checks how the model runs over a sound.
     fn repeat(
         &self,
-        repeat: Option<Spanned<Repeat>>,
+        repeat: Option<Spanned<WindowRepeat>>,
         matches: &Match,
         takes: MediaKind,
-    ) -> Result<Option<Repeat>, RecipeError> {
+    ) -> Result<Option<WindowRepeat>, RecipeError> {
         let Some(repeat) = repeat else {
             return Ok(None);
         };
@@ -598,7 +575,7 @@ impl StepCheck<'_> {
     fn has_inputs(
         &self,
         inputs: &[TensorPattern],
-        repeat: Option<&Repeat>,
+        repeat: Option<&WindowRepeat>,
         prepare: &[RecipeStep],
         at: usize,
     ) -> Result<(), RecipeError> {

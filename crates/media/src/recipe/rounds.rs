@@ -3,46 +3,18 @@
 use std::collections::BTreeMap;
 
 use pkgtool_engine::tensor::Tensor;
-use serde::{Deserialize, Serialize};
 
 use super::FittedRecipe;
+use super::repeat::WindowRepeat;
 use crate::answer::TypedAnswer;
 use crate::operators::Array;
 use crate::sound::{self, Sound};
-
-/// Maximum length of a window, in samples.
-const MAX_WINDOW: usize = 60 * sound::RATE as usize;
-
-/// Shortest step from one window to the next, in samples.
-const MIN_HOP: usize = sound::RATE as usize / 200;
 
 /// Maximum length of a sound that a model takes at once, in samples.
 const MAX_WHOLE: usize = 600 * sound::RATE as usize;
 
 /// Maximum number of values that all runs together give.
 const MAX_VALUES: usize = 16 << 20;
-
-/// How a model runs once for each window of a sound.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Repeat {
-    /// Samples of a window.
-    window: usize,
-    /// Samples from the start of one window to the next.
-    hop: usize,
-    /// Samples in front of its start that belong to a window.
-    #[serde(default)]
-    before: usize,
-    /// Least number of rows of an input. Zeros stand for missing ones, whose rows in the outputs are dropped.
-    #[serde(default)]
-    rows: usize,
-    /// Number of values that are kept of each row of the outputs; 0 keeps all.
-    #[serde(default)]
-    columns: usize,
-    /// The output of the previous run that an input takes, by the input's name. The first run takes zeros.
-    #[serde(default)]
-    pub(super) state: BTreeMap<String, String>,
-}
 
 /// The runs of a model over a sound.
 #[derive(Debug)]
@@ -56,39 +28,6 @@ pub struct SoundRun {
     state: BTreeMap<String, Tensor>,
     /// What all runs gave, by output.
     made: Vec<Option<Array>>,
-}
-
-impl Repeat {
-    /// Checks the numbers.
-    pub(super) fn check(&self) -> Result<(), String> {
-        let Self {
-            window,
-            hop,
-            before,
-            ..
-        } = *self;
-        if !(1..=MAX_WINDOW).contains(&window) {
-            return Err(format!(
-                "`window` {window}: expected 1 to {MAX_WINDOW} samples"
-            ));
-        }
-        if !(MIN_HOP..=window).contains(&hop) {
-            return Err(format!(
-                "`hop` {hop}: expected {MIN_HOP} to {window} samples"
-            ));
-        }
-        if before > window - hop {
-            return Err(format!(
-                "`before` {before}: expected at most `window` - `hop`"
-            ));
-        }
-        Ok(())
-    }
-
-    /// Returns the samples of a window that the next one has too, behind its start.
-    fn overlap(&self) -> usize {
-        self.window - self.hop - self.before
-    }
 }
 
 impl SoundRun {
@@ -119,7 +58,7 @@ impl SoundRun {
                 repeat.hop,
             ),
         };
-        let overlap = recipe.repeat.as_ref().map_or(0, Repeat::overlap);
+        let overlap = recipe.repeat.as_ref().map_or(0, WindowRepeat::overlap);
         let is_first = self.start == 0;
         if self.start + overlap >= length && !is_first {
             return Ok(None);

@@ -58,13 +58,13 @@ pub fn decode(bytes: &[u8]) -> Result<Sound, String> {
             format!("not a sound: expected {FORMATS}")
         }
     })?;
-    let mut samples = Samples::default();
+    let mut samples = DecodedSamples::default();
     while next_track(&mut *format, &mut samples)? {}
     samples.finished()
 }
 
 /// Decodes until the end or, in a chain of streams, until the next one. Returns whether there is a next one.
-fn next_track(format: &mut dyn FormatReader, samples: &mut Samples) -> Result<bool, String> {
+fn next_track(format: &mut dyn FormatReader, samples: &mut DecodedSamples) -> Result<bool, String> {
     let track = format.default_track(TrackType::Audio);
     let track = track.ok_or_else(|| format!("the file has no sound: expected {FORMATS}"))?;
     let parameters = track.codec_params.as_ref().and_then(|it| it.audio());
@@ -153,7 +153,7 @@ impl TrackDecoder {
 
 /// Samples of one channel at [`RATE`], as they are decoded.
 #[derive(Default)]
-struct Samples {
+struct DecodedSamples {
     made: Vec<i16>,
     mixed: Vec<f32>,
     resampler: Option<(u32, Resampler)>,
@@ -161,7 +161,7 @@ struct Samples {
     broken: usize,
 }
 
-impl Samples {
+impl DecodedSamples {
     fn add(&mut self, samples: &[f32], rate: u32, channels: usize) -> Result<(), String> {
         if !RATES.contains(&rate) {
             let (least, most) = RATES.into_inner();

@@ -16,6 +16,9 @@ const TICK: usize = sound::RATE as usize / 50;
 /// A shorter rest of a sound has no words.
 const MIN_REST: usize = sound::RATE as usize / 10;
 
+/// Least sample of speech, -60 dB. Whisper hears words in silence.
+const MIN_SAMPLE: u16 = 33;
+
 /// Converts tokens to text.
 pub type TextOfTokens<'a> = &'a dyn Fn(&[u32]) -> Result<String, String>;
 
@@ -161,7 +164,9 @@ impl SpeechRun {
         let rest = self.sound.samples().len() - self.start;
         let length = rest.min(WINDOW);
         self.language = self.language.or(text.language);
-        if text.is_silent() {
+        let samples = &self.sound.samples()[self.start..self.start + length];
+        let is_quiet = samples.iter().all(|it| it.unsigned_abs() < MIN_SAMPLE);
+        if is_quiet || text.is_silent() {
             self.start += length;
             return Ok(());
         }

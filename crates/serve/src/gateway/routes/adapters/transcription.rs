@@ -90,7 +90,7 @@ impl TranscriptFormat {
 /// The fields of a request.
 struct TranscriptForm {
     file: Bytes,
-    model: String,
+    model: Option<String>,
     /// Values for the recipe.
     config: Map<String, Value>,
     format: TranscriptFormat,
@@ -100,7 +100,7 @@ struct TranscriptForm {
 
 /// The answer of the service.
 #[derive(Deserialize)]
-struct Transcript {
+struct HeardWords {
     text: String,
     language: String,
     duration: f64,
@@ -125,7 +125,9 @@ pub(super) async fn answer(
     } = call::admitted(gateway, request).await?;
     let form = TranscriptForm::read(&body, &media_type)?;
     drop(body);
-    let (_, service) = call::service(gateway, caller, &form.model)?;
+    let model = form.model.as_deref();
+    let model = model.ok_or_else(|| Refusal::at("model", "expected `author/service`"))?;
+    let (_, service) = call::service(gateway, caller, model)?;
     // It is set once per request.
     let _ = known
         .asked
@@ -158,7 +160,7 @@ pub(super) async fn answer(
             (format!("{}; charset=utf-8", form.format.media_type()), body)
         }
         format => {
-            let found: Transcript = serde_json::from_slice(&body)
+            let found: HeardWords = serde_json::from_slice(&body)
                 .map_err(|error| call_error(CallError::Failed(error.to_string())))?;
             found.shown(format, translates, form.words)
         }
@@ -191,15 +193,16 @@ impl TranscriptForm {
         let FormFields { file, texts } = FormFields::read(body, media_type)?;
         let mut form = Self {
             file: file.1,
-            model: String::new(),
+            model: None,
             config: Map::new(),
             format: TranscriptFormat::Json,
             words: false,
         };
         for (name, text) in texts {
             match name.as_str() {
-                "model" => form.model = text,
-                "language" if text.is_empty() => {}
+                "model" => form.model = Some(text),
+                // Some clients send a field without a value.
+                _ if text.is_empty() || text == "null" => {}
                 "language" => drop(form.config.insert(name, json!(text))),
                 "response_format" => form.format = TranscriptFormat::named(&text)?,
                 "temperature" => {
@@ -216,14 +219,11 @@ impl TranscriptForm {
                 _ => return Err(Refusal::at(name, "unknown field")),
             }
         }
-        if form.model.is_empty() {
-            return Err(Refusal::at("model", "expected `author/service`"));
-        }
         Ok(form)
     }
 }
 
-impl Transcript {
+impl HeardWords {
     /// Returns the media type and the bytes of a format.
     fn shown(self, format: TranscriptFormat, translates: bool, words: bool) -> (String, Bytes) {
         let json = |value: Value| {
