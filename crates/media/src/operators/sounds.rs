@@ -270,13 +270,15 @@ fn speech(
     let silence = arguments.word("score") == "silence";
     let rows = array.values.chunks_exact(columns.max(1));
     let scores = rows.map(|row| f64::from(row[0]));
+    let hop = arguments.whole("hop");
     let scores: Vec<f64> = scores
         .map(|score| if silence { 1.0 - score } else { score })
+        .take(context.samples.div_ceil(hop))
         .collect();
     let time = |name: &str| (arguments.number(name) * f64::from(sound::RATE)).round() as usize;
     let threshold = arguments.number("threshold");
     let rules = SpeechRules {
-        hop: arguments.whole("hop"),
+        hop,
         threshold,
         exit: (threshold - arguments.number("margin")).max(0.01),
         steady: arguments.flag("steady"),

@@ -200,8 +200,8 @@ fn silence_repetition_and_endless_texts_end() {
     );
     // A decoder that says nothing, and one whose timestamps go nowhere, do not stop the run.
     for said in [vec![at(0.0)], vec![at(0.0), at(0.0)], vec![]] {
-        let (answer, _, windows) = run(&script(vec![said; 9]), 61.0, &options(false));
-        assert_eq!((answer.segments.len(), windows), (0, 3));
+        let (_, _, windows) = run(&script(vec![said; 9]), 61.0, &options(false));
+        assert_eq!(windows, 3);
     }
 }
 

@@ -11,9 +11,10 @@ use bytes::Bytes;
 use super::super::away::{caller, with_parsers};
 use super::super::engine::Endpoint;
 use super::super::media::{MediaAnswerForm, MediaRequest, RecipeOption};
-use super::super::tensors::{Decoded, Encoding, Picture, undecoded};
+use super::super::tensors::{Decoded, Encoding, Picture};
 use super::super::{Answer, Body, CallError, Refusal, Request};
 use super::choice::ConfigChoice;
+use super::faults::{failed, interpreted, misfit};
 use super::heard::PreparedSound;
 use super::time::TimeLeft;
 use super::variants::MethodEntry;
@@ -25,7 +26,7 @@ use pkgtool_media::MediaKind;
 use pkgtool_media::answer::{TextAnswer, TypedAnswer};
 use pkgtool_media::picture::{Geometry, PictureFormat, Quad};
 use pkgtool_media::recipe::{ModelRecipe, set_among};
-use pkgtool_media::worker::{self, PreparedPicture, RecipeWorkError};
+use pkgtool_media::worker::{self, PreparedPicture};
 
 /// A prepared picture, with the model and the recipe that answer it.
 #[derive(Debug)]
@@ -245,28 +246,6 @@ fn with_options(
         set.map_err(|reason| Refusal::at(place, reason))?;
     }
     Ok((recipe, reader))
-}
-
-/// Converts an error of work on a picture or sound at `place`.
-pub(super) fn failed(error: RecipeWorkError, kind: MediaKind, place: &str) -> CallError {
-    match error {
-        RecipeWorkError::Fault(reason) => Refusal::at(place, reason).into(),
-        RecipeWorkError::Process(error) => undecoded(&error, kind.noun(), place),
-    }
-}
-
-/// Converts the fault of outputs.
-pub(super) fn misfit(reason: &str) -> CallError {
-    CallError::Failed(format!("the outputs do not fit the recipe: {reason}"))
-}
-
-/// Interprets on a blocking thread.
-pub(super) async fn interpreted<T: Send + 'static>(
-    interpret: impl FnOnce() -> Result<T, String> + Send + 'static,
-) -> Result<T, CallError> {
-    let done = tokio::task::spawn_blocking(interpret).await;
-    let done = done.map_err(|error| CallError::Failed(error.to_string()))?;
-    done.map_err(|reason| misfit(&reason))
 }
 
 impl PreparedAnswer {

@@ -11,7 +11,7 @@ use super::super::away::{caller, with_parsers};
 use super::super::engine::Endpoint;
 use super::super::{Answer, Body, BodyReservation, CallError, OutOfBodyMemory, Refusal, Request};
 use super::Device;
-use super::answered::{failed, interpreted, misfit};
+use super::faults::{failed, interpreted, misfit};
 use super::time::TimeLeft;
 use crate::account::AccountId;
 use pkgtool_engine::runtime::parsers::ParserClient;

@@ -10,6 +10,7 @@ mod choice;
 mod classifier;
 mod decoded;
 mod embedding;
+mod faults;
 mod heard;
 mod life;
 mod options;
