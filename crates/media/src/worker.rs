@@ -30,7 +30,7 @@ const LIMITS: JobLimits = JobLimits {
 /// Limits for one sound: the longest one decoded, while it grows, and the file.
 const SOUND_LIMITS: JobLimits = JobLimits {
     memory: 768 << 20,
-    time: Duration::from_secs(120),
+    time: Duration::from_mins(2),
 };
 
 /// Maximum number of pixels of all parts that are cut out of a picture.

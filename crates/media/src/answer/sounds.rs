@@ -1,5 +1,7 @@
 //! Answers for sounds: segments and transcripts.
 
+use std::fmt::Write as _;
+
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
@@ -63,9 +65,9 @@ pub struct SpokenSegment {
 /// A format of subtitles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SubtitleFormat {
-    /// WebVTT.
+    /// `WebVTT`.
     Vtt,
-    /// SubRip.
+    /// `SubRip`.
     Srt,
 }
 
@@ -102,13 +104,14 @@ impl TranscriptAnswer {
         };
         for (place, segment) in self.segments.iter().enumerate() {
             if format == SubtitleFormat::Srt {
-                text.push_str(&format!("{}\n", place + 1));
+                let _ = writeln!(text, "{}", place + 1);
             }
+            // Writing to a string cannot fail.
             let [start, end] = [segment.start, segment.end].map(|time| format.time(time));
             // An arrow would begin another cue, and an empty line ends one.
             let words: Vec<&str> = segment.text.split_whitespace().collect();
             let words = words.join(" ").replace("-->", "->");
-            text.push_str(&format!("{start} --> {end}\n{words}\n\n"));
+            let _ = write!(text, "{start} --> {end}\n{words}\n\n");
         }
         text
     }

@@ -1,5 +1,12 @@
 //! The logarithmic mel spectrum of a sound, as Whisper reads it.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "frequencies and weights need no more precision"
+)]
+
 use realfft::RealFftPlanner;
 
 use super::{Array, Data, DataKind, Operator, StepContext};

@@ -99,6 +99,15 @@ impl Arguments {
         self.value(name).as_f64().unwrap_or_default()
     }
 
+    /// Returns a number that needs no more than single precision.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "callers want the nearest number"
+    )]
+    pub(crate) fn single(&self, name: &str) -> f32 {
+        self.number(name) as f32
+    }
+
     pub(crate) fn whole(&self, name: &str) -> usize {
         let number = self.value(name).as_u64().unwrap_or_default();
         usize::try_from(number).unwrap_or(usize::MAX)

@@ -1,5 +1,12 @@
 //! From a sound to a tensor, and from scores of its parts to segments.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "times and weights need no more precision"
+)]
+
 use super::{Array, Data, DataKind, Operator, StepContext, values};
 use crate::answer::{SegmentAnswer, SoundSegment, TypedAnswer, TypedAnswerKind};
 use crate::operators::{Arguments, Parameter, ParameterKind};
@@ -192,6 +199,10 @@ fn samples(from: &[&Data], arguments: &Arguments, _: &mut StepContext<'_>) -> Re
     }))
 }
 
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "a table has operators of one type"
+)]
 fn constant(_: &[&Data], arguments: &Arguments, _: &mut StepContext<'_>) -> Result<Data, String> {
     Ok(Data::Values(Array {
         shape: Vec::new(),
@@ -217,9 +228,10 @@ fn frames(from: &[&Data], arguments: &Arguments, _: &mut StepContext<'_>) -> Res
     let mut values = vec![0.0; count * size];
     let starts = samples.windows(length).step_by(hop);
     for (row, frame) in values.chunks_exact_mut(size).zip(starts) {
-        let mean = match arguments.flag("center") {
-            true => frame.iter().sum::<f32>() / length as f32,
-            false => 0.0,
+        let mean = if arguments.flag("center") {
+            frame.iter().sum::<f32>() / length as f32
+        } else {
+            0.0
         };
         let mut previous = None;
         for ((value, sample), weight) in row[left..].iter_mut().zip(frame).zip(&taper) {
@@ -324,10 +336,7 @@ impl SpeechRules {
                 continue;
             };
             if !certain {
-                open = match is_speech {
-                    true => Some((start, here - start >= self.min_speech)),
-                    false => None,
-                };
+                open = is_speech.then(|| (start, here - start >= self.min_speech));
                 continue;
             }
             if is_speech {
@@ -365,7 +374,7 @@ impl SpeechRules {
         for segment in segments {
             match merged.last_mut() {
                 Some(last) if self.merge > 0 && segment[0] - last[1] <= self.merge => {
-                    last[1] = segment[1]
+                    last[1] = segment[1];
                 }
                 _ => merged.push(segment),
             }

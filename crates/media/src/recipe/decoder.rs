@@ -1,5 +1,12 @@
 //! The decoder that a recipe needs beside its encoder: which methods it fits, and its inputs.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "positions are few"
+)]
+
 use pkgtool_engine::tensor::{DType, Signature, Tensor};
 use pkgtool_model::Dim;
 

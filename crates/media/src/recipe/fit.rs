@@ -91,6 +91,13 @@ pub struct Preparation {
     steps: Vec<BoundStep>,
 }
 
+/// A model's inputs for a window of a sound.
+pub(super) struct PreparedWindow {
+    pub(super) inputs: Vec<Tensor>,
+    /// The rows of a matrix among them, without those that fill it.
+    pub(super) rows: Option<usize>,
+}
+
 /// An input of the model that the steps make.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct InputTarget {
@@ -317,7 +324,7 @@ impl FittedRecipe {
         Ok(SpeechOptions {
             language: (language != AUTO).then(|| language.to_owned()),
             translate: arguments.flag("translate"),
-            temperature: arguments.number("temperature") as f32,
+            temperature: arguments.single("temperature"),
             most: arguments.whole("most"),
             keeps_tokens: false,
         })
@@ -326,7 +333,7 @@ impl FittedRecipe {
     /// Converts a window of samples to the model's inputs.
     pub fn window(&self, samples: Vec<f32>) -> Result<Vec<Tensor>, String> {
         let window = self.preparation.window(samples, 0, &BTreeMap::new())?;
-        Ok(window.map(|(inputs, _)| inputs).unwrap_or_default())
+        Ok(window.map(|window| window.inputs).unwrap_or_default())
     }
 
     /// Converts the outputs of a model that reads text.
@@ -368,15 +375,15 @@ impl Preparation {
         (self.inputs.len() == 1).then_some(last)
     }
 
-    /// Converts a window of a sound to the model's inputs, and counts the rows of a matrix among them; `least` is the
+    /// Converts a window of a sound to the model's inputs, and counts the rows of a matrix among them; `min_rows` is the
     /// number that the model needs. Inputs that no step makes are in `state`, or zeros. Returns `None` for a window
     /// without a row.
     pub(super) fn window(
         &self,
         samples: Vec<f32>,
-        least: usize,
+        min_rows: usize,
         state: &BTreeMap<String, Tensor>,
-    ) -> Result<Option<(Vec<Tensor>, Option<usize>)>, String> {
+    ) -> Result<Option<PreparedWindow>, String> {
         let mut context = StepContext {
             geometry: Geometry::same([1, 1]),
             samples: samples.len(),
@@ -405,11 +412,14 @@ impl Preparation {
             }
             rows = Some(count);
             let mut array = array.clone();
-            array.shape[0] = count.max(least);
+            array.shape[0] = count.max(min_rows);
             array.values.resize(array.shape[0] * width, 0.0);
             tensors.push(input.tensor(&array)?);
         }
-        Ok(Some((tensors, rows)))
+        Ok(Some(PreparedWindow {
+            inputs: tensors,
+            rows,
+        }))
     }
 }
 

@@ -6,6 +6,7 @@
 mod builtin;
 mod choice;
 mod decoder;
+mod faults;
 mod fit;
 mod pattern;
 mod read;
@@ -16,8 +17,8 @@ mod step;
 pub use builtin::{ModelRecipe, RecipeRank, builtin, find, of_package};
 pub use choice::{ChoiceError, DecoderChoice, RecipeChoice, choose, choose_among, set_among};
 pub use decoder::FittedDecoder;
+pub use faults::RecipeError;
 pub use fit::{CandidateModel, FittedRecipe, Preparation, ResolvedValue};
-pub use read::RecipeError;
 pub use rounds::SoundRun;
 
 pub use crate::operators::ParameterKind;

@@ -1,12 +1,12 @@
 //! Reads a recipe from TOML, and checks it.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use serde::Deserialize;
 use serde_json::Value as Json;
 use toml::Spanned;
 
+use super::faults::{Faults, RecipeError};
 use super::pattern::is_name;
 use super::repeat::WindowRepeat;
 use super::step::{RecipeStep, StepArgument};
@@ -23,27 +23,6 @@ const MAX_STEPS: usize = 64;
 
 /// Keys of a step that are not parameters.
 const STEP_KEYS: [&str; 3] = ["step", "from", "to"];
-
-/// A recipe cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub struct RecipeError {
-    /// The file.
-    pub file: String,
-    /// Line and column, from 1, if the fault has a place.
-    pub place: Option<(usize, usize)>,
-    /// The fault.
-    pub reason: String,
-}
-
-impl fmt::Display for RecipeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.file)?;
-        if let Some((line, column)) = self.place {
-            write!(f, ":{line}:{column}")?;
-        }
-        write!(f, ": {}", self.reason)
-    }
-}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -108,43 +87,6 @@ struct PresetText {
     values: BTreeMap<String, toml::Value>,
 }
 
-/// Converts offsets of a file's text to errors with a place.
-struct Faults<'a> {
-    file: &'a str,
-    text: &'a str,
-}
-
-impl Faults<'_> {
-    fn at(&self, offset: usize, reason: impl Into<String>) -> RecipeError {
-        let before = self.text.get(..offset).unwrap_or(self.text);
-        let line = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
-        RecipeError {
-            file: self.file.to_owned(),
-            place: Some((line, column)),
-            reason: reason.into(),
-        }
-    }
-
-    fn parsed<T>(&self, parsed: Result<T, toml::de::Error>) -> Result<T, RecipeError> {
-        parsed.map_err(|error| {
-            let reason = error.message().to_owned();
-            match error.span() {
-                Some(span) => self.at(span.start, reason),
-                None => self.whole(reason),
-            }
-        })
-    }
-
-    fn whole(&self, reason: impl Into<String>) -> RecipeError {
-        RecipeError {
-            file: self.file.to_owned(),
-            place: None,
-            reason: reason.into(),
-        }
-    }
-}
-
 impl Recipe {
     /// Reads and checks a recipe; `file` names it in errors. `base` finds the recipe whose values the text replaces,
     /// if it names one.
@@ -167,41 +109,18 @@ impl Recipe {
         }
         let read: RecipeText = faults.parsed(toml::from_str(text))?;
         let values = to_json(read.values);
-        let tensors = |side: &[Spanned<String>]| {
-            let tensors = side.iter().map(|text| {
-                let pattern = TensorPattern::parse(text.get_ref());
-                pattern.map_err(|reason| faults.at(text.span().start, reason))
-            });
-            tensors.collect::<Result<Vec<_>, _>>()
-        };
         let at = read.matches.span().start;
         let matches = read.matches.into_inner();
         let matches = Match {
-            inputs: tensors(&matches.inputs)?,
-            outputs: tensors(&matches.outputs)?,
+            inputs: faults.tensors(&matches.inputs)?,
+            outputs: faults.tensors(&matches.outputs)?,
             capability: matches.capability,
             component: matches.component,
             methods: matches.methods,
             ascending: matches.ascending,
         };
-        let decode = match read.decode {
-            None => None,
-            Some(decode) => {
-                let at = decode.span().start;
-                let decode = decode.into_inner();
-                let decode = Match {
-                    inputs: tensors(&decode.inputs)?,
-                    outputs: tensors(&decode.outputs)?,
-                    capability: matches.capability.clone(),
-                    component: decode.component,
-                    methods: decode.methods,
-                    ascending: Vec::new(),
-                };
-                let checked = decode.check_decoder(&matches);
-                checked.map_err(|reason| faults.at(at, reason))?;
-                Some(decode)
-            }
-        };
+        let decode = read.decode.map(|decode| decoder(&faults, decode, &matches));
+        let decode = decode.transpose()?;
         let names = matches.inputs.iter().chain(&matches.outputs);
         let mut names: Vec<&str> = names.map(|tensor| tensor.name.as_str()).collect();
         names.sort_unstable();
@@ -263,6 +182,27 @@ impl Recipe {
             values,
         })
     }
+}
+
+/// Reads the decoder for what `encode` gives.
+fn decoder(
+    faults: &Faults<'_>,
+    text: Spanned<DecodeText>,
+    encode: &Match,
+) -> Result<Match, RecipeError> {
+    let at = text.span().start;
+    let text = text.into_inner();
+    let decode = Match {
+        inputs: faults.tensors(&text.inputs)?,
+        outputs: faults.tensors(&text.outputs)?,
+        capability: encode.capability.clone(),
+        component: text.component,
+        methods: text.methods,
+        ascending: Vec::new(),
+    };
+    let checked = decode.check_decoder(encode);
+    checked.map_err(|reason| faults.at(at, reason))?;
+    Ok(decode)
 }
 
 /// Replaces values of a built-in recipe.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use pkgtool_engine::tensor::Tensor;
 
 use super::FittedRecipe;
+use super::fit::PreparedWindow;
 use super::repeat::WindowRepeat;
 use crate::answer::TypedAnswer;
 use crate::operators::Array;
@@ -65,7 +66,7 @@ impl SoundRun {
         }
         let least = recipe.repeat.as_ref().map_or(0, |repeat| repeat.rows);
         let prepared = recipe.preparation.window(window, least, &self.state)?;
-        let Some((inputs, rows)) = prepared else {
+        let Some(PreparedWindow { inputs, rows }) = prepared else {
             if !is_first {
                 return Ok(None);
             }

@@ -1,14 +1,22 @@
-//! Decoding of sound files: WAV, AIFF, FLAC, MP3, OGG, M4A, AAC, WebM.
+//! Decoding of sound files: WAV, AIFF, FLAC, MP3, OGG, M4A, AAC, `WebM`.
+
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "channels are few"
+)]
 
 use std::io::{Cursor, ErrorKind};
 
 use opus_pure::OpusDecoder;
+use symphonia::core::audio::Channels;
 use symphonia::core::codecs::audio::well_known::CODEC_ID_OPUS;
 use symphonia::core::codecs::audio::{AudioCodecParameters, AudioDecoder, AudioDecoderOptions};
 use symphonia::core::errors::Error;
 use symphonia::core::formats::probe::Hint;
 use symphonia::core::formats::{FormatOptions, FormatReader, TrackType};
-use symphonia::core::io::MediaSourceStream;
+use symphonia::core::io::{MediaSourceStream, MediaSourceStreamOptions};
 use symphonia::core::meta::MetadataOptions;
 use symphonia::core::packet::Packet;
 use symphonia::default::{get_codecs, get_probe};
@@ -44,7 +52,10 @@ struct OpusTrack {
 /// Decodes a sound: the mean of its channels at [`RATE`]. Packets that cannot be decoded are left out; a file that ends
 /// early gives what it has.
 pub fn decode(bytes: &[u8]) -> Result<Sound, String> {
-    let source = MediaSourceStream::new(Box::new(Cursor::new(bytes)), Default::default());
+    let source = MediaSourceStream::new(
+        Box::new(Cursor::new(bytes)),
+        MediaSourceStreamOptions::default(),
+    );
     let probed = get_probe().probe(
         &Hint::new(),
         source,
@@ -104,7 +115,7 @@ impl TrackDecoder {
                 decoder.map_err(|error| format!("the codec of the sound is unknown: {error}"))?;
             return Ok(Self::Other(decoder));
         }
-        let channels = parameters.channels.as_ref().map_or(1, |it| it.count());
+        let channels = parameters.channels.as_ref().map_or(1, Channels::count);
         if !(1..=2).contains(&channels) {
             return Err(format!(
                 "Opus with {channels} channels: expected one or two"

@@ -1,5 +1,12 @@
 //! Sounds: decoding to one channel of [`RATE`] samples per second.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "two hours of samples are few"
+)]
+
 mod decode;
 mod resample;
 
@@ -14,7 +21,7 @@ pub const FORMATS: &str = "WAV, FLAC, MP3, OGG, Opus, M4A, AAC, WebM or AIFF";
 pub const RATE: u32 = 16_000;
 
 /// Maximum length of a sound.
-pub const MAX_LENGTH: Duration = Duration::from_secs(2 * 60 * 60);
+pub const MAX_LENGTH: Duration = Duration::from_hours(2);
 
 /// A sound with one channel, decoded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,5 +1,12 @@
 //! Conversion of samples to another rate.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "a clamped sample is a small number"
+)]
+
 use rubato::audioadapter_buffers::direct::InterleavedSlice;
 use rubato::{Fft, FixedSync, Indexing, Resampler as _};
 
@@ -105,7 +112,6 @@ fn common_divisor(a: usize, b: usize) -> usize {
 }
 
 /// Returns the whole number for a sample between −1 and 1. Not a number becomes 0.
-#[allow(clippy::cast_possible_truncation)]
 fn rounded(sample: f32) -> i16 {
     (sample * 32768.0).round().clamp(-32768.0, 32767.0) as i16
 }

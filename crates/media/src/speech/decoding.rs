@@ -1,5 +1,12 @@
 //! Decoding of one window: the most likely tokens first, then chosen at random while they are doubtful.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "tokens are few"
+)]
+
 use std::io::Write as _;
 
 use flate2::Compression;
@@ -199,7 +206,7 @@ impl WindowDecoding {
                 *logit = (*logit - most) / temperature;
             }
             let all: f64 = logits.iter().map(|it| f64::from(*it).exp()).sum();
-            let mut left = all * (self.chance.next_u32() as f64 / f64::from(u32::MAX));
+            let mut left = all * (f64::from(self.chance.next_u32()) / f64::from(u32::MAX));
             let found = logits.iter().position(|logit| {
                 left -= f64::from(*logit).exp();
                 left < 0.0

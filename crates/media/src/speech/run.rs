@@ -141,7 +141,7 @@ impl SpeechRun {
         let rows: Vec<&[f32]> = values.chunks_exact(width).collect();
         if let Some(text) = decoding.add(&self.tokens, self.task, &rows, text_of)? {
             self.decoding = None;
-            self.finish_window(text, text_of)?;
+            self.finish_window(&text, text_of)?;
         }
         Ok(())
     }
@@ -160,7 +160,11 @@ impl SpeechRun {
     }
 
     /// Cuts the text of a window into segments, and moves to the next window.
-    fn finish_window(&mut self, text: WindowText, text_of: TextOfTokens<'_>) -> Result<(), String> {
+    fn finish_window(
+        &mut self,
+        text: &WindowText,
+        text_of: TextOfTokens<'_>,
+    ) -> Result<(), String> {
         let rest = self.sound.samples().len() - self.start;
         let length = rest.min(WINDOW);
         self.language = self.language.or(text.language);

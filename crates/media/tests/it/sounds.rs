@@ -1,5 +1,12 @@
 //! Recordings of every format, and runs of a model over the windows of a sound.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "numbers of tests are small"
+)]
+
 use pkgtool_engine::tensor::{DType, Signature, Tensor, TensorSpec};
 use pkgtool_media::answer::{SegmentAnswer, TypedAnswer};
 use pkgtool_media::recipe::{FittedRecipe, Recipe, SoundRun, builtin};

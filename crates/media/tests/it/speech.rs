@@ -1,5 +1,12 @@
 //! Transcripts of a decoder that follows a script.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "numbers of tests are small"
+)]
+
 use pkgtool_engine::tensor::{DType, Tensor};
 use pkgtool_media::answer::TranscriptAnswer;
 use pkgtool_media::sound::Sound;
@@ -31,6 +38,7 @@ fn id_of(token: &str) -> Option<u32> {
     found.map(|(_, id)| *id)
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "tokenizers may fail")]
 fn text_of(ids: &[u32]) -> Result<String, String> {
     let letters = ids.iter().filter(|id| **id < 26);
     Ok(letters
@@ -70,7 +78,7 @@ fn run(
                 run.add_states(Vec::new());
             }
             SpeechStep::Decode { tokens, position } => {
-                assert_eq!(tokens.len() == 1 || position == 0, true);
+                assert!(tokens.len() == 1 || position == 0);
                 kept.truncate(position);
                 assert_eq!(kept.len(), position, "tokens follow those before");
                 kept.extend(&tokens);

@@ -42,7 +42,7 @@ const WITHOUT_EFFECT: [&str; 6] = [
     reason = "it only describes the document; the form is parsed part by part"
 )]
 pub(super) struct TranscriptionBody {
-    /// The sound: WAV, FLAC, MP3, OGG, Opus, M4A, AAC, WebM or AIFF.
+    /// The sound: WAV, FLAC, MP3, OGG, Opus, M4A, AAC, `WebM` or AIFF.
     #[schema(value_type = String, format = Binary)]
     file: Vec<u8>,
     /// `author/service`.
@@ -65,7 +65,7 @@ enum TranscriptFormat {
     VerboseJson,
     /// The text alone.
     Text,
-    /// SubRip.
+    /// `SubRip`.
     Srt,
     /// `WebVTT`.
     Vtt,
@@ -263,6 +263,7 @@ impl HeardWords {
 }
 
 /// Returns the words of a segment. Their letters share its time equally.
+#[expect(clippy::cast_precision_loss, reason = "a segment has few letters")]
 fn words_of(segment: &Map<String, Value>) -> Vec<Value> {
     let number = |name: &str| {
         segment
