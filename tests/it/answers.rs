@@ -316,6 +316,15 @@ fn what_is_no_sound_has_a_reason() {
         assert!(ran.stderr.contains(part), "{name}: {}", ran.stderr);
         assert!(ran.stderr.contains(name), "{}", ran.stderr);
     }
+    let (file, name) = (speech("wav"), directory.path().join("speech.vtt"));
+    let save = ["--save", &name.to_string_lossy()];
+    let all = ["run", &folder, &file.to_string_lossy()];
+    let ran = pkgtool(all.iter().chain(&save)).run().expect_code(2);
+    assert!(
+        ran.stderr.contains("the answer has no words"),
+        "{}",
+        ran.stderr
+    );
     // A few samples, silence, and a file that ends early, are sounds.
     let mut silent = wave.clone();
     silent[start..].fill(0);

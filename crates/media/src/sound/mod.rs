@@ -63,7 +63,7 @@ pub(crate) fn seconds(samples: usize) -> f64 {
     samples as f64 / f64::from(RATE)
 }
 
-/// Returns whether bytes begin like a sound that [`decode`] supports.
+/// Returns whether bytes begin like a sound that [`decode()`] supports.
 pub fn begins_like_one(bytes: &[u8]) -> bool {
     let at =
         |place: usize, wanted: &[u8]| bytes.get(place..).is_some_and(|it| it.starts_with(wanted));

@@ -19,9 +19,7 @@ use pkgtool_engine::Session as _;
 use pkgtool_engine::runtime::selection::Selection;
 use pkgtool_engine::runtime::target::Started;
 use pkgtool_engine::tensor::Tensor;
-use pkgtool_media::answer::{
-    LineAnswer, SubtitleFormat, TextAnswer, TranscriptAnswer, TypedAnswer,
-};
+use pkgtool_media::answer::{LineAnswer, SubtitleFormat, TextAnswer, TypedAnswer};
 use pkgtool_media::picture::{self, Geometry, Quad};
 use pkgtool_media::recipe::{self, ChoiceError, FittedRecipe, RecipeChoice};
 use pkgtool_media::worker;
@@ -102,12 +100,19 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     let chosen = chosen(args)?;
     let answered = match chosen.recipe.fitted.takes {
         MediaKind::Picture => answer(args, chosen, path)?,
-        MediaKind::Sound if chosen.recipe.needs_decoder() => speech::answer(args, chosen, path)?,
-        MediaKind::Sound => sound::answer(args, chosen, path)?,
+        MediaKind::Sound => {
+            let mut answered = if chosen.recipe.needs_decoder() {
+                speech::answer(args, chosen, path)?
+            } else {
+                sound::answer(args, chosen, path)?
+            };
+            if let Some(file) = &args.answer.save {
+                save_words(file, &answered.answer)?;
+                answered.saved = Some(file.clone());
+            }
+            answered
+        }
     };
-    if let (Some(file), TypedAnswer::Transcript(words)) = (&args.answer.save, &answered.answer) {
-        save_subtitles(file, words)?;
-    }
     if args.json {
         output::print(&format!("{:#}\n", document(&answered)))?;
     } else {
@@ -303,24 +308,24 @@ fn load<T>(
     decode(&bytes).map_err(fault)
 }
 
-/// Writes the words as subtitles, by the ending of the file's name.
-fn save_subtitles(file: &Path, words: &TranscriptAnswer) -> Result<(), Failure> {
+/// Writes the words of a sound as subtitles or text, by the ending of the file's name.
+fn save_words(file: &Path, answer: &TypedAnswer) -> Result<(), Failure> {
     let at = file.display();
     let fault = |reason: String| Failure::Other(format!("--save {at}: {reason}"));
-    let ending = file
-        .extension()
-        .and_then(|it| it.to_str())
-        .unwrap_or_default();
-    let text = match SubtitleFormat::ALL
-        .into_iter()
-        .find(|it| it.extension() == ending)
-    {
+    let TypedAnswer::Transcript(words) = answer else {
+        return Err(fault(
+            "the answer has no words; `--json` prints its segments".to_owned(),
+        ));
+    };
+    let ending = file.extension().and_then(|it| it.to_str());
+    let ending = ending.unwrap_or_default();
+    let mut formats = SubtitleFormat::ALL.into_iter();
+    let text = match formats.find(|format| format.extension() == ending) {
         Some(format) => words.subtitles(format),
         None if ending == "txt" => words.text.clone() + "\n",
         None => {
-            return Err(fault(
-                "expected a name that ends with .vtt, .srt or .txt".to_owned(),
-            ));
+            let expected = "expected a name that ends with .vtt, .srt or .txt";
+            return Err(fault(expected.to_owned()));
         }
     };
     fs::write(file, text).map_err(|error| fault(error.to_string()))
