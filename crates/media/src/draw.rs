@@ -21,7 +21,8 @@ pub fn draw(answer: &TypedAnswer, picture: &RgbImage) -> Option<RgbImage> {
         | TypedAnswer::Vector(_)
         | TypedAnswer::Text(_)
         | TypedAnswer::Segments(_)
-        | TypedAnswer::Transcript(_) => None,
+        | TypedAnswer::Transcript(_)
+        | TypedAnswer::Speech(_) => None,
     }
 }
 

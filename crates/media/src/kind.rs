@@ -1,4 +1,4 @@
-//! Kinds of what people send: pictures and sounds.
+//! Kinds of what people send: pictures, sounds and texts.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +11,8 @@ pub enum MediaKind {
     Picture,
     /// A sound.
     Sound,
+    /// A text to speak.
+    Text,
 }
 
 impl MediaKind {
@@ -27,6 +29,7 @@ impl MediaKind {
             | "text-recognition"
             | "vision" => Some(Self::Picture),
             "voice-activity-detection" | "speech-to-text" => Some(Self::Sound),
+            "text-to-speech" => Some(Self::Text),
             _ => None,
         }
     }
@@ -39,7 +42,7 @@ impl MediaKind {
         sound::begins_like_one(bytes).then_some(Self::Sound)
     }
 
-    /// Returns the kind of a media type. Browsers give recordings the types of films.
+    /// Returns the kind of a media type; any service may get JSON as `text/plain`. Browsers give recordings the types of films.
     pub fn of_media_type(name: &str) -> Option<Self> {
         match name.split('/').next()? {
             "image" => Some(Self::Picture),
@@ -66,6 +69,7 @@ impl MediaKind {
         match self {
             Self::Picture => "picture",
             Self::Sound => "sound",
+            Self::Text => "text",
         }
     }
 
@@ -74,6 +78,7 @@ impl MediaKind {
         match self {
             Self::Picture => "PNG, JPEG, WebP or GIF",
             Self::Sound => sound::FORMATS,
+            Self::Text => "plain text",
         }
     }
 
@@ -82,6 +87,7 @@ impl MediaKind {
         match self {
             Self::Picture => "image/*",
             Self::Sound => "audio/*",
+            Self::Text => "text/plain",
         }
     }
 }

@@ -1,14 +1,14 @@
 //! Names of a model's classes: from a request, a file beside the model, the model's metadata, or a built-in set
 //! of this size.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use pkgtool_base::source::FileSource;
 use pkgtool_model::{ModelInfo, onnx};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
+
+use crate::files;
 
 /// Names of files with labels beside a model, in order of preference.
 const FILE_NAMES: [&str; 5] = [
@@ -103,16 +103,7 @@ impl Labels {
     /// line for each class.
     pub fn of_file(path: &PathBuf) -> Result<Self, String> {
         let fault = |reason: String| format!("{}: {reason}", path.display());
-        let mut text = String::new();
-        let read = File::open(path)
-            .and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text));
-        read.map_err(|error| fault(error.to_string()))?;
-        if text.len() as u64 > MAX_FILE_BYTES {
-            return Err(fault(format!(
-                "too large: expected at most {} MiB of labels",
-                MAX_FILE_BYTES >> 20
-            )));
-        }
+        let text = files::text(path, MAX_FILE_BYTES)?;
         let names = if path.extension().is_some_and(|it| it == "json") {
             let json: Json =
                 serde_json::from_str(&text).map_err(|error| fault(error.to_string()))?;

@@ -8,6 +8,7 @@
 
 pub mod answer;
 pub mod draw;
+mod files;
 mod kind;
 pub mod labels;
 mod operators;
@@ -16,6 +17,7 @@ pub mod recipe;
 mod schema;
 pub mod sound;
 pub mod speech;
+pub mod voice;
 pub mod worker;
 
 pub use kind::MediaKind;

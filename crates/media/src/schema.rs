@@ -93,6 +93,16 @@ impl TypedAnswerKind {
                     ("segments", &list(&segment)),
                 ])
             }
+            Self::Speech => {
+                let sound = json!({"type": "string", "contentEncoding": "base64", "contentMediaType": "audio/wav"});
+                all(&[
+                    ("audio", &sound),
+                    ("media_type", &text),
+                    ("sampling_rate", &size),
+                    ("duration", &number),
+                    ("phonemes", &text),
+                ])
+            }
             Self::Text => all(&[("text", &text), ("score", &number), ("label_source", &text)]),
         }
     }

@@ -1,4 +1,4 @@
-//! Work of recipes in a parser process: untrusted pictures and sounds are decoded there, within limits.
+//! Work of recipes in a parser process: untrusted pictures, sounds and texts are processed there, within limits.
 
 use std::borrow::Cow;
 use std::io;
@@ -17,6 +17,7 @@ use crate::draw;
 use crate::picture::{self, Geometry, PictureFormat, Quad};
 use crate::recipe::{FittedRecipe, Preparation};
 use crate::sound::{self, Sound};
+use crate::voice;
 
 /// Name of this work, as jobs of parser processes carry it.
 pub const RECIPE_WORK: &str = "recipes";
@@ -48,6 +49,8 @@ enum RecipeTask<'t> {
     Draw(Box<DrawTask<'t>>),
     /// Decode the sound.
     Hear,
+    /// Convert the English text to phonemes.
+    English,
     /// Convert each of these parts of the picture to a model's inputs.
     Cut(Cow<'t, Preparation>, Vec<Quad>),
 }
@@ -101,6 +104,12 @@ pub fn hear(client: &ParserClient, sound: &[u8]) -> Result<Sound, RecipeWorkErro
     let samples = payload.chunks_exact(2);
     let samples = samples.map(|bytes| i16::from_le_bytes([bytes[0], bytes[1]]));
     Ok(Sound::of(samples.collect()))
+}
+
+/// Converts an English text to phonemes, in a parser process.
+pub fn english(client: &ParserClient, text: &str) -> Result<String, RecipeWorkError> {
+    let (phonemes, _) = ask(client, &RecipeTask::English, text.as_bytes())?;
+    Ok(phonemes)
 }
 
 /// Draws a model's answer over the picture, in a parser process. Returns the encoded picture.
@@ -185,6 +194,10 @@ pub fn work(task: &ParserTask) -> io::Result<JobAnswer> {
             }
             Err(reason) => JobAnswer::of(&Err::<(), _>(reason)),
         },
+        RecipeTask::English => {
+            let text = std::str::from_utf8(&task.payload).map_err(|error| error.to_string());
+            JobAnswer::of(&text.and_then(voice::english))
+        }
         RecipeTask::Cut(preparation, quads) => {
             let decoded = picture::decode(&task.payload);
             match decoded.and_then(|picture| cut_out(&preparation, &picture, &quads)) {

@@ -1,10 +1,12 @@
-//! Answers: labels, boxes, classes of pixels, vectors, pictures, text, segments and transcripts.
+//! Answers: labels, boxes, classes of pixels, vectors, pictures, text, segments, transcripts and speech.
 //!
 //! Places are pixels of the picture that was sent, times are seconds.
 
 mod sounds;
 
-pub use sounds::{SegmentAnswer, SoundSegment, SpokenSegment, SubtitleFormat, TranscriptAnswer};
+pub use sounds::{
+    SegmentAnswer, SoundSegment, SpeechAnswer, SpokenSegment, SubtitleFormat, TranscriptAnswer,
+};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -13,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
 use crate::picture::{PictureFormat, Quad};
+use crate::sound::SoundFormat;
 
 /// A typed answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,6 +38,8 @@ pub enum TypedAnswer {
     Segments(SegmentAnswer),
     /// The words of a sound.
     Transcript(TranscriptAnswer),
+    /// A sound that speaks a text.
+    Speech(SpeechAnswer),
 }
 
 /// The kind of an answer.
@@ -58,6 +63,8 @@ pub enum TypedAnswerKind {
     Segments,
     /// The words of a sound.
     Transcript,
+    /// A sound that speaks a text.
+    Speech,
 }
 
 impl TypedAnswerKind {
@@ -72,6 +79,9 @@ impl TypedAnswerKind {
         }
         if self == Self::Transcript {
             types.extend(SubtitleFormat::ALL.map(SubtitleFormat::media_type));
+        }
+        if self == Self::Speech {
+            types.extend(SoundFormat::ALL.map(SoundFormat::media_type));
         }
         types
     }
@@ -96,6 +106,7 @@ impl TypedAnswerKind {
             Self::Text => "a text",
             Self::Segments => "segments of the sound",
             Self::Transcript => "the words of the sound",
+            Self::Speech => "speech",
         }
     }
 }
@@ -310,6 +321,7 @@ impl TypedAnswer {
             Self::Lines(answer) => answer.to_json(),
             Self::Segments(answer) => answer.to_json(),
             Self::Transcript(answer) => answer.to_json(),
+            Self::Speech(answer) => answer.to_json(),
             Self::Text(answer) => json!({
                 "text": answer.text,
                 "score": answer.score,

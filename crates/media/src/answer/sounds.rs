@@ -1,9 +1,13 @@
-//! Answers for sounds: segments and transcripts.
+//! Answers for sounds, and sounds as answers: segments, transcripts and speech.
 
 use std::fmt::Write as _;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
+
+use crate::sound::SoundFormat;
 
 /// Segments of a sound, in their order.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,6 +66,19 @@ pub struct SpokenSegment {
     pub no_speech: f64,
 }
 
+/// Speech.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpeechAnswer {
+    /// Samples of one channel.
+    pub samples: Vec<i16>,
+    /// Samples per second.
+    pub rate: u32,
+    /// True if pauses follow the pieces of a text.
+    pub(crate) pauses: bool,
+    /// The phonemes that it speaks.
+    pub phonemes: String,
+}
+
 /// A format of subtitles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SubtitleFormat {
@@ -114,6 +131,32 @@ impl TranscriptAnswer {
             let _ = write!(text, "{start} --> {end}\n{words}\n\n");
         }
         text
+    }
+}
+
+impl SpeechAnswer {
+    /// Returns the length in seconds.
+    #[expect(clippy::cast_precision_loss, reason = "half an hour of samples is few")]
+    pub fn seconds(&self) -> f64 {
+        self.samples.len() as f64 / f64::from(self.rate)
+    }
+
+    /// Encodes the samples.
+    pub fn encode(&self, format: SoundFormat) -> Result<Vec<u8>, String> {
+        format.encode(&self.samples, self.rate)
+    }
+
+    pub(super) fn to_json(&self) -> Json {
+        let format = SoundFormat::Wav;
+        // Every sound has this format.
+        let sound = self.encode(format).unwrap_or_default();
+        json!({
+            "audio": BASE64.encode(sound),
+            "media_type": format.media_type(),
+            "sampling_rate": self.rate,
+            "duration": self.seconds(),
+            "phonemes": self.phonemes,
+        })
     }
 }
 

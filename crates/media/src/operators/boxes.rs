@@ -317,10 +317,8 @@ mod tests {
             offset: [0.0; 2],
         };
         let mut context = StepContext {
-            samples: 0,
             geometry,
-            symbols: &symbols,
-            labels: None,
+            ..StepContext::new(&symbols)
         };
         let forms = [
             ("xyxy", "pixels", [2.0, 4.0, 6.0, 8.0]),
@@ -381,10 +379,8 @@ mod tests {
     fn wrong_shapes_and_numbers_are_refused_or_dropped() {
         let symbols = Symbols::new();
         let mut context = StepContext {
-            samples: 0,
             geometry: Geometry::same([8, 8]),
-            symbols: &symbols,
-            labels: None,
+            ..StepContext::new(&symbols)
         };
         let arguments = Arguments([("threshold", json!(0.5))].into());
         let four = array(&[1, 4], &[0.0, 0.0, f32::NAN, 4.0]);

@@ -186,10 +186,8 @@ mod tests {
     ) -> Vec<FoundBox> {
         let symbols = Symbols::new();
         let mut context = StepContext {
-            samples: 0,
             geometry: Geometry::same([16, 8]),
-            symbols: &symbols,
-            labels: None,
+            ..StepContext::new(&symbols)
         };
         let data: Vec<Data> = data
             .iter()

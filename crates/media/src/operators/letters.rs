@@ -109,10 +109,9 @@ mod tests {
         let labels = Labels::listed(letters, "a test");
         let symbols = Symbols::new();
         let mut context = StepContext {
-            samples: 0,
             geometry: Geometry::same([1, 1]),
-            symbols: &symbols,
             labels: Some(&labels),
+            ..StepContext::new(&symbols)
         };
         let mut values = vec![0.0; classes.len() * width];
         for (step, class) in classes.iter().enumerate() {

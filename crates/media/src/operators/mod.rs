@@ -10,6 +10,7 @@ mod lines;
 mod masks;
 mod mel;
 mod parameter;
+mod phonemes;
 mod pictures;
 mod scores;
 mod sounds;
@@ -24,13 +25,16 @@ use pkgtool_engine::tensor::Tensor;
 use crate::answer::{TypedAnswer, TypedAnswerKind};
 use crate::labels::{self, Labels};
 use crate::picture::Geometry;
+use crate::voice::PieceContext;
 pub use parameter::ParameterKind;
 pub(crate) use parameter::{Arguments, Parameter};
+pub(crate) use phonemes::SymbolRule;
 
 /// All operators, by theme.
-const TABLES: [&[Operator]; 10] = [
+const TABLES: [&[Operator]; 11] = [
     pictures::TABLE,
     sounds::TABLE,
+    phonemes::TABLE,
     mel::TABLE,
     scores::TABLE,
     masks::TABLE,
@@ -62,6 +66,7 @@ pub(crate) struct Operator {
 pub(crate) enum DataKind {
     Picture,
     Sound,
+    Text,
     Values,
     Boxes,
     Answer(TypedAnswerKind),
@@ -73,6 +78,7 @@ pub(crate) enum Data {
     Picture(RgbImage),
     /// Samples from −1 to 1.
     Sound(Vec<f32>),
+    Text(String),
     Values(Array),
     Boxes(Vec<FoundBox>),
     Answer(TypedAnswer),
@@ -108,6 +114,10 @@ pub(crate) struct StepContext<'a> {
     pub(crate) symbols: &'a Symbols,
     /// Labels of the package or of a request.
     pub(crate) labels: Option<&'a Labels>,
+    /// The piece of a text, for speech.
+    pub(crate) piece: Option<PieceContext<'a>>,
+    /// Number of ids of the piece.
+    pub(crate) tokens: usize,
 }
 
 /// Returns an operator by its name.
@@ -141,6 +151,7 @@ impl fmt::Display for DataKind {
         f.write_str(match self {
             Self::Picture => "a picture",
             Self::Sound => "a sound",
+            Self::Text => "a text",
             Self::Values => "a tensor",
             Self::Boxes => "boxes",
             Self::Answer(_) => "an answer",
@@ -203,7 +214,24 @@ pub(crate) fn boxes<'d>(from: &[&'d Data], place: usize) -> Result<&'d [FoundBox
     }
 }
 
-impl StepContext<'_> {
+impl<'a> StepContext<'a> {
+    /// Returns the context of steps for a model with these sizes.
+    pub(crate) fn new(symbols: &'a Symbols) -> Self {
+        Self {
+            geometry: Geometry::same([1, 1]),
+            samples: 0,
+            symbols,
+            labels: None,
+            piece: None,
+            tokens: 0,
+        }
+    }
+
+    /// Returns the size of a symbol, if the model has a fixed one.
+    pub(crate) fn fixed(&self, symbol: &str) -> Option<usize> {
+        usize::try_from((*self.symbols.get(symbol)?)?).ok()
+    }
+
     /// Returns the labels of `count` classes, by the value of a parameter; `None` for an unknown count.
     pub(crate) fn labels(
         &self,

@@ -360,10 +360,8 @@ mod tests {
         let picture = RgbImage::from_pixel(2, 1, Rgb([255, 0, 51]));
         let symbols = Symbols::new();
         let mut context = StepContext {
-            samples: 0,
             geometry: Geometry::same([2, 1]),
-            symbols: &symbols,
-            labels: None,
+            ..StepContext::new(&symbols)
         };
         for (order, expected) in [
             ("rgb", vec![1.0, 1.0, -1.0, -1.0, -0.6, -0.6]),
@@ -392,10 +390,8 @@ mod tests {
     fn open_sides_follow_the_picture() {
         let symbols = Symbols::from([("H".to_owned(), None), ("W".to_owned(), None)]);
         let mut context = StepContext {
-            samples: 0,
             geometry: Geometry::same([1, 1]),
-            symbols: &symbols,
-            labels: None,
+            ..StepContext::new(&symbols)
         };
         for (own, expected) in [
             ([100, 50], [96, 64]),
@@ -416,10 +412,8 @@ mod tests {
     fn values_become_a_picture_of_the_old_size() {
         let symbols = Symbols::new();
         let mut context = StepContext {
-            samples: 0,
             geometry: Geometry::same([2, 2]),
-            symbols: &symbols,
-            labels: None,
+            ..StepContext::new(&symbols)
         };
         let array = |values: Vec<f32>| {
             Data::Values(Array {

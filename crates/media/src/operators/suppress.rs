@@ -109,10 +109,8 @@ mod tests {
         ]);
         let symbols = Symbols::new();
         let mut context = StepContext {
-            samples: 0,
             geometry: Geometry::same([9, 9]),
-            symbols: &symbols,
-            labels: None,
+            ..StepContext::new(&symbols)
         };
         for (by_class, most, expected) in [
             (true, 9, vec![0.9, 0.6, 0.3]),

@@ -15,10 +15,12 @@ use super::{
     RecipeError,
 };
 use crate::answer::TypedAnswerKind;
+use crate::kind::MediaKind;
 use crate::labels::Labels;
+use crate::voice;
 
 /// The files of `recipes/`; for a model that several fit, the first one applies.
-const FILES: [(&str, &str); 21] = [
+const FILES: [(&str, &str); 23] = [
     (
         "classification.toml",
         include_str!("../../recipes/classification.toml"),
@@ -100,6 +102,14 @@ const FILES: [(&str, &str); 21] = [
         "speech-to-text-128.toml",
         include_str!("../../recipes/speech-to-text-128.toml"),
     ),
+    (
+        "text-to-speech-kokoro.toml",
+        include_str!("../../recipes/text-to-speech-kokoro.toml"),
+    ),
+    (
+        "text-to-speech-piper.toml",
+        include_str!("../../recipes/text-to-speech-piper.toml"),
+    ),
 ];
 
 /// Capabilities with other ways to answers.
@@ -173,7 +183,7 @@ impl ModelRecipe {
             find(&own, model).map_err(|reason| format!("{}: {reason}", path.display()))?;
         let method = &model.signature.method;
         let mut methods = recipe.matches.methods.iter();
-        Ok(Self {
+        let mut found = Self {
             rank: RecipeRank {
                 recipe: place,
                 method: methods
@@ -182,7 +192,23 @@ impl ModelRecipe {
             },
             recipe: recipe.clone(),
             fitted: fitted.with_labels(Labels::of_package(path, info)?),
-        })
+        };
+        if found.fitted.takes == MediaKind::Text {
+            found.set_beside(path)?;
+        }
+        Ok(found)
+    }
+
+    /// Sets the values that a file beside the model has.
+    fn set_beside(&mut self, model: &Path) -> Result<(), String> {
+        let (settings, file) = voice::settings_beside(model)?;
+        for (name, value) in settings {
+            if self.fitted.values.contains_key(name) {
+                let set = self.set(name, value, &file);
+                set.map_err(|reason| format!("{file}: {reason}"))?;
+            }
+        }
+        Ok(())
     }
 
     /// Returns the values that users may set, each with its kind.

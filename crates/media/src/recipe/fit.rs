@@ -9,7 +9,7 @@ use pkgtool_model::Dim;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-use super::read::{PICTURE, SOUND};
+use super::read::{PICTURE, SOUND, TEXT};
 use super::repeat::WindowRepeat;
 use super::step::RecipeStep;
 use super::{BoundStep, Recipe, TensorPattern};
@@ -17,9 +17,10 @@ use crate::answer::{TextAnswer, TypedAnswer, TypedAnswerKind};
 use crate::kind::MediaKind;
 use crate::labels::AUTO;
 use crate::labels::Labels;
-use crate::operators::{Array, Data, ParameterKind, StepContext, Symbols};
+use crate::operators::{Arguments, Array, Data, ParameterKind, StepContext, SymbolRule, Symbols};
 use crate::picture::Geometry;
 use crate::speech::SpeechOptions;
+use crate::voice::PieceContext;
 
 /// What is known of a model before it runs.
 #[derive(Debug, Clone, Copy)]
@@ -303,8 +304,8 @@ impl FittedRecipe {
         let mut context = StepContext {
             geometry,
             samples,
-            symbols: &self.preparation.symbols,
             labels: self.labels.as_ref(),
+            ..StepContext::new(&self.preparation.symbols)
         };
         let mut known: BTreeMap<String, Data> = outputs
             .map(|(name, array)| (name, Data::Values(array)))
@@ -358,9 +359,7 @@ impl Preparation {
     pub fn run(&self, picture: RgbImage) -> Result<(Vec<Tensor>, Geometry), String> {
         let mut context = StepContext {
             geometry: Geometry::same([picture.width(), picture.height()]),
-            samples: 0,
-            symbols: &self.symbols,
-            labels: None,
+            ..StepContext::new(&self.symbols)
         };
         let mut known = BTreeMap::from([(PICTURE.to_owned(), Data::Picture(picture))]);
         let last = run(&self.steps, &mut known, &mut context)?;
@@ -368,6 +367,41 @@ impl Preparation {
         let tensors = self.inputs.iter();
         let tensors = tensors.map(|input| input.tensor(input.made(&known, only)?));
         Ok((tensors.collect::<Result<_, _>>()?, context.geometry))
+    }
+
+    /// Converts a piece of a text to the model's inputs.
+    pub(super) fn piece(&self, piece: PieceContext<'_>) -> Result<Vec<Tensor>, String> {
+        let mut context = StepContext {
+            piece: Some(piece),
+            ..StepContext::new(&self.symbols)
+        };
+        let text = Data::Text(piece.phonemes.to_owned());
+        let mut known = BTreeMap::from([(TEXT.to_owned(), text)]);
+        let last = run(&self.steps, &mut known, &mut context)?;
+        let only = self.only(&last);
+        let tensors = self.inputs.iter();
+        let tensors = tensors.map(|input| input.tensor(input.made(&known, only)?));
+        tensors.collect()
+    }
+
+    /// Returns the values of a step's parameters, if a step has this name.
+    fn arguments(&self, step: &str) -> Option<Result<Arguments, String>> {
+        let found = self.steps.iter().find(|it| it.operator == step)?;
+        Some(found.resolved().map(|(_, arguments)| arguments))
+    }
+
+    /// Returns the name of the voice that the model takes; `None` for a model without voices.
+    pub(super) fn voice(&self) -> Result<Option<String>, String> {
+        let arguments = self.arguments("voice").transpose()?;
+        Ok(arguments.map(|it| it.word("voice").to_owned()))
+    }
+
+    /// Returns the maximum number of phonemes of a piece.
+    pub(super) fn most_phonemes(&self) -> Result<usize, String> {
+        let arguments = self.arguments("symbols").transpose()?;
+        let arguments = arguments.ok_or("no step makes ids of phonemes")?;
+        let rule = SymbolRule::of(&arguments, &StepContext::new(&self.symbols));
+        Ok(rule.phonemes())
     }
 
     /// Returns what the last step made, if it is the only input.
@@ -385,10 +419,8 @@ impl Preparation {
         state: &BTreeMap<String, Tensor>,
     ) -> Result<Option<PreparedWindow>, String> {
         let mut context = StepContext {
-            geometry: Geometry::same([1, 1]),
             samples: samples.len(),
-            symbols: &self.symbols,
-            labels: None,
+            ..StepContext::new(&self.symbols)
         };
         let mut known = BTreeMap::from([(SOUND.to_owned(), Data::Sound(samples))]);
         let last = run(&self.steps, &mut known, &mut context)?;

@@ -13,6 +13,7 @@ mod read;
 mod repeat;
 mod rounds;
 mod step;
+mod utterance;
 
 pub use builtin::{ModelRecipe, RecipeRank, builtin, find, of_package};
 pub use choice::{ChoiceError, DecoderChoice, RecipeChoice, choose, choose_among, set_among};
@@ -20,6 +21,7 @@ pub use decoder::FittedDecoder;
 pub use faults::RecipeError;
 pub use fit::{CandidateModel, FittedRecipe, Preparation, ResolvedValue};
 pub use rounds::SoundRun;
+pub use utterance::TextRun;
 
 pub use crate::operators::ParameterKind;
 

@@ -66,12 +66,10 @@ impl TensorPattern {
                 DimPattern::parse(dim).ok_or_else(|| wrong(&format!("invalid size `{dim}`")))
             })
             .collect::<Result<_, _>>()?;
-        let optional = dims
-            .iter()
-            .skip(1)
-            .any(|dim| matches!(dim, DimPattern::Optional(_)));
-        if optional {
-            return Err(wrong("only the first size may be optional"));
+        let is_optional = |dim: &&DimPattern| matches!(dim, DimPattern::Optional(_));
+        let mut others = dims.iter().skip_while(is_optional);
+        if others.any(|dim| is_optional(&dim)) {
+            return Err(wrong("only the first sizes may be optional"));
         }
         let name = name.to_owned();
         Ok(Self { name, dtype, dims })
@@ -88,14 +86,14 @@ impl TensorPattern {
             DTypePattern::Int => !spec.dtype.is_float() && spec.dtype != DType::Bool,
             DTypePattern::One(dtype) => dtype == spec.dtype,
         };
-        let skipped = match self.dims.first() {
-            Some(DimPattern::Optional(_)) if dims.len() + 1 == self.dims.len() => 1,
-            _ => 0,
+        let optional = self.dims.iter();
+        let optional = optional.take_while(|dim| matches!(dim, DimPattern::Optional(_)));
+        let missing = self.dims.len().checked_sub(dims.len());
+        let Some(missing) = missing.filter(|missing| *missing <= optional.count()) else {
+            return false;
         };
-        let patterns = &self.dims[skipped..];
         dtype
-            && patterns.len() == dims.len()
-            && patterns
+            && self.dims[missing..]
                 .iter()
                 .zip(dims)
                 .all(|(pattern, dim)| pattern.matches(dim, symbols))
@@ -229,7 +227,10 @@ mod tests {
             ("image", "expected `name: dtype[sizes]`"),
             ("image: float[1", "expected `name: dtype[sizes]`"),
             ("image: real[1]", "unknown dtype `real`"),
-            ("image: float[1, 2?]", "only the first size may be optional"),
+            (
+                "image: float[1, 2?]",
+                "only the first sizes may be optional",
+            ),
             ("image: float[-1]", "invalid size `-1`"),
             ("1mage: float[1]", "expected `name: dtype[sizes]`"),
         ] {

@@ -158,6 +158,10 @@ impl Recipe {
             let reason = "the step `transcript` and the table `decode` need each other";
             return Err(check.faults.whole(reason));
         }
+        if (answer == TypedAnswerKind::Speech) != (takes == MediaKind::Text) {
+            let reason = "the step `spoken` and a recipe that reads a text need each other";
+            return Err(check.faults.whole(reason));
+        }
         if read.then.is_some() && answer != TypedAnswerKind::Lines {
             let reason = format!(
                 "`then` needs an answer with {}",
@@ -255,6 +259,9 @@ pub(super) const PICTURE: &str = "picture";
 /// Name of the sound, which the first step of `prepare` reads.
 pub(super) const SOUND: &str = "sound";
 
+/// Name of the text, which the first step of `prepare` reads.
+pub(super) const TEXT: &str = "text";
+
 /// Returns the kind of what the first step reads. A picture, if that step has a fault.
 fn takes(prepare: &[Spanned<toml::Table>]) -> MediaKind {
     let mut steps = prepare.iter().filter_map(|step| {
@@ -263,6 +270,7 @@ fn takes(prepare: &[Spanned<toml::Table>]) -> MediaKind {
     });
     match steps.next() {
         Some(DataKind::Sound) => MediaKind::Sound,
+        Some(DataKind::Text) => MediaKind::Text,
         _ => MediaKind::Picture,
     }
 }
@@ -272,6 +280,7 @@ fn given(takes: MediaKind) -> (&'static str, DataKind) {
     match takes {
         MediaKind::Picture => (PICTURE, DataKind::Picture),
         MediaKind::Sound => (SOUND, DataKind::Sound),
+        MediaKind::Text => (TEXT, DataKind::Text),
     }
 }
 
@@ -451,7 +460,9 @@ impl StepCheck<'_> {
         value: &toml::Value,
         kind: ParameterKind,
     ) -> Result<StepArgument, String> {
-        let Some(name) = value.as_str().and_then(|text| text.strip_prefix('$')) else {
+        let name = value.as_str().and_then(|text| text.strip_prefix('$'));
+        // The sign alone is a symbol.
+        let Some(name) = name.filter(|name| !name.is_empty()) else {
             let json = serde_json::to_value(value).unwrap_or_default();
             kind.check(&json)
                 .map_err(|reason| format!("`{key}`: {reason}"))?;

@@ -30,7 +30,7 @@ pub(super) enum StepArgument {
 /// A step with all its values.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct BoundStep {
-    operator: String,
+    pub(super) operator: String,
     pub(super) from: Vec<String>,
     pub(super) to: String,
     arguments: BTreeMap<String, Json>,

@@ -189,7 +189,7 @@ impl DecodedSamples {
             .is_none_or(|(known, _)| *known != rate)
         {
             self.finish()?;
-            self.resampler = Some((rate, Resampler::new(rate)?));
+            self.resampler = Some((rate, Resampler::new(rate, RATE)?));
         }
         let Some((_, resampler)) = &mut self.resampler else {
             return Ok(());

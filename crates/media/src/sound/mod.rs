@@ -1,4 +1,4 @@
-//! Sounds: decoding to one channel of [`RATE`] samples per second.
+//! Sounds: decoding to one channel of [`RATE`] samples per second, and encoding of speech.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -8,9 +8,11 @@
 )]
 
 mod decode;
+mod encode;
 mod resample;
 
 pub use decode::decode;
+pub use encode::SoundFormat;
 
 use std::time::Duration;
 

@@ -10,12 +10,10 @@
 use rubato::audioadapter_buffers::direct::InterleavedSlice;
 use rubato::{Fft, FixedSync, Indexing, Resampler as _};
 
-use super::RATE;
-
 /// Least number of samples that are converted at a time.
 const CHUNK: usize = 4096;
 
-/// Converts samples to [`RATE`] as they come.
+/// Converts samples to another rate as they come.
 pub(super) enum Resampler {
     /// The rate is right already.
     Same,
@@ -24,7 +22,9 @@ pub(super) enum Resampler {
 
 pub(super) struct FftResampler {
     fft: Fft<f32>,
-    rate: u32,
+    /// Samples per second that come in and go out.
+    from: u32,
+    to: u32,
     /// Samples that wait for a complete chunk.
     waiting: Vec<f32>,
     /// Samples that the filter puts in front of the sound, and that are left to drop.
@@ -35,20 +35,22 @@ pub(super) struct FftResampler {
 }
 
 impl Resampler {
-    pub(super) fn new(rate: u32) -> Result<Self, String> {
-        if rate == RATE {
+    pub(super) fn new(from: u32, to: u32) -> Result<Self, String> {
+        if from == to {
             return Ok(Self::Same);
         }
-        let (from, to) = (rate as usize, RATE as usize);
+        let rates = (from, to);
+        let (from, to) = (from as usize, to as usize);
         // An even number of periods: the middle of the filter is a sample of both rates.
         let unit = 2 * from / common_divisor(from, to);
         let chunk = unit * CHUNK.div_ceil(unit);
         let fft = Fft::new(from, to, chunk, 1, FixedSync::Both);
-        let fft = fft.map_err(|error| format!("{rate} samples per second: {error}"))?;
+        let fft = fft.map_err(|error| format!("{from} samples per second: {error}"))?;
         Ok(Self::Fft(Box::new(FftResampler {
             delay: fft.output_delay(),
             fft,
-            rate,
+            from: rates.0,
+            to: rates.1,
             waiting: Vec::new(),
             taken: 0,
             made: 0,
@@ -75,7 +77,7 @@ impl Resampler {
         let Self::Fft(fft) = self else {
             return Ok(());
         };
-        let wanted = (fft.taken * u64::from(RATE)).div_ceil(u64::from(fft.rate));
+        let wanted = (fft.taken * u64::from(fft.to)).div_ceil(u64::from(fft.from));
         while fft.made < wanted {
             fft.convert(made, wanted)?;
         }
@@ -118,6 +120,7 @@ fn rounded(sample: f32) -> i16 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::RATE;
     use super::*;
 
     #[test]
@@ -132,7 +135,7 @@ mod tests {
             };
             let samples: Vec<f32> = (0..count).map(|at| tone(at, rate)).collect();
             let mut made = Vec::new();
-            let mut resampler = Resampler::new(rate).expect("a rate");
+            let mut resampler = Resampler::new(rate, RATE).expect("a rate");
             for part in samples.chunks(1000) {
                 resampler.add(part, &mut made).expect("samples");
             }

@@ -121,7 +121,9 @@ fn add_media(operation: &mut Value, path: &str, recipes: &[&ModelRecipe]) {
     let key = match takes {
         MediaKind::Picture => "image",
         MediaKind::Sound => "audio",
+        MediaKind::Text => "text",
     };
+    let is_text = takes == MediaKind::Text;
     let forms = kind.media_types();
     let file = json!({"type": "string", "format": "binary"});
     let end = path.rsplit('/').next().unwrap_or_default();
@@ -146,23 +148,43 @@ fn add_media(operation: &mut Value, path: &str, recipes: &[&ModelRecipe]) {
     let mut fields: serde_json::Map<String, Value> = settings.collect();
     let settings = json!({"type": "object", "properties": fields, "additionalProperties": false});
     let content = &mut body["content"];
-    let whole = json!({
-        "type": "object",
-        "required": [key],
-        "properties": {
-            key: {"type": "string", "contentEncoding": "base64"},
-            "settings": settings,
-            "answer": {"enum": forms},
-        },
-        "additionalProperties": false,
-    });
+    let shared = [("settings", settings), ("answer", json!({"enum": forms}))];
+    let given = if is_text {
+        json!({"type": "string", "minLength": 1})
+    } else {
+        json!({"type": "string", "contentEncoding": "base64"})
+    };
+    let with_key = |key: &str| {
+        let mut properties = json!({ key: given });
+        for (name, schema) in &shared {
+            properties[name] = schema.clone();
+        }
+        json!({
+            "type": "object",
+            "required": [key],
+            "properties": properties,
+            "additionalProperties": false,
+        })
+    };
+    let keys: &[&str] = if is_text {
+        &["text", "phonemes"]
+    } else {
+        &[key]
+    };
+    let whole = keys.iter().map(|key| with_key(key));
     let tensors = content["application/json"]["schema"].take();
-    content["application/json"]["schema"] = json!({"anyOf": [tensors, whole]});
-    fields.insert("file".to_owned(), file.clone());
+    let forms_of_body: Vec<Value> = std::iter::once(tensors).chain(whole).collect();
+    content["application/json"]["schema"] = json!({"anyOf": forms_of_body});
+    let (field, whole) = if is_text {
+        (key, given)
+    } else {
+        ("file", file)
+    };
+    fields.insert(field.to_owned(), whole.clone());
     fields.insert("answer".to_owned(), json!({"enum": forms}));
-    let form = json!({"type": "object", "required": ["file"], "properties": fields});
+    let form = json!({"type": "object", "required": [field], "properties": fields});
     content["multipart/form-data"] = json!({"schema": form});
-    content[takes.media_range()] = json!({"schema": file});
+    content[takes.media_range()] = json!({"schema": whole});
 }
 
 /// Restricts the parameters of an operation to the service's names and to the configs that match.

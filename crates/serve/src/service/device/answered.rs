@@ -1,5 +1,5 @@
-//! Answers by a recipe: a picture or a sound comes in, and labels, boxes, text, classes, a vector, segments or a picture
-//! go out.
+//! Answers by a recipe: a picture, a sound or a text comes in, and labels, boxes, text, classes, a vector, segments,
+//! speech or a picture go out.
 //!
 //! Invariant: pictures are decoded, and drawn on, in parser processes only.
 
@@ -100,10 +100,10 @@ impl Device {
         with_options(recipe, reader, options).map(drop)
     }
 
-    /// Prepares a picture or a sound.
+    /// Prepares a picture, a sound or a text.
     pub(super) async fn prepare_media(
         &self,
-        given: MediaRequest,
+        mut given: MediaRequest,
         request: &Request,
     ) -> Result<PreparedInputs, CallError> {
         given.check(self.description.takes)?;
@@ -119,7 +119,8 @@ impl Device {
             .map_err(|reason| Refusal::at(given.place.clone(), reason))?;
         let reader = self.reader_for((entry, recipe), &choice);
         let (reader, other) = reader.unzip();
-        let options = [options.recipe, given.options].concat();
+        let own = std::mem::take(&mut given.options);
+        let options = [options.recipe, own].concat();
         let (recipe, other) = with_options(recipe, other, &options)?;
         let form = match (given.form, &request.accept) {
             (Some(form), _) => form,
@@ -127,6 +128,10 @@ impl Device {
             (None, None) => MediaAnswerForm::Json,
         };
         form.check(recipe.fitted.answer)?;
+        if recipe.fitted.takes == MediaKind::Text {
+            let text = self.prepare_utterance(given, (entry, recipe), form, request);
+            return Ok(PreparedInputs::Uttered(Box::new(text.await?)));
+        }
         let endpoint = self.endpoint(entry, model)?;
         if recipe.fitted.takes == MediaKind::Sound {
             let place = given.place;
@@ -286,7 +291,9 @@ impl PreparedAnswer {
                 let drawn = self.draw(outputs, texts, format, time).await?;
                 (Bytes::from(drawn), format.media_type())
             }
-            MediaAnswerForm::Subtitles(_) => return Err(misfit("no words")),
+            MediaAnswerForm::Subtitles(_) | MediaAnswerForm::Sound(_) => {
+                return Err(misfit("no words and no speech"));
+            }
         };
         Ok(Answer {
             status: 200,

@@ -19,6 +19,7 @@ mod spoken;
 mod takes;
 mod time;
 mod trainable;
+mod utterance;
 mod variants;
 mod vectors;
 
@@ -51,6 +52,7 @@ use pkgtool_engine::{ByteSums, PortableReading};
 use pkgtool_media::MediaKind;
 use pkgtool_text::embedding::EmbeddingInput;
 use spoken::PreparedSpeech;
+use utterance::PreparedUtterance;
 use variants::{ENCODER, MethodEntry, Variants};
 use vectors::PreparedEmbeddings;
 
@@ -101,6 +103,8 @@ pub enum PreparedInputs {
     Heard(Box<PreparedSound>),
     /// A sound whose words are wanted.
     Spoken(Box<PreparedSpeech>),
+    /// A text to speak.
+    Uttered(Box<PreparedUtterance>),
     /// Texts.
     Texts(Embedding),
     /// Texts or a picture to classify.
@@ -168,8 +172,9 @@ impl Device {
         }
         let config = request.config.as_deref();
         let decoding = self.engines.decoding();
-        let media_type = request.data_type.clone();
-        let read = move |body: &Bytes| match MediaRequest::read(body, media_type.as_deref())? {
+        let (media_type, takes) = (request.data_type.clone(), self.description.takes);
+        let read = move |body: &Bytes| match MediaRequest::read(body, media_type.as_deref(), takes)?
+        {
             Some(media) => Ok((Some(media), None)),
             None => texts::decode(body).map(|texts| (None, texts)),
         };
@@ -398,6 +403,7 @@ impl PreparedInputs {
             Self::Answered(answer) => return answer.predict(caller, timeout).await,
             Self::Heard(sound) => return sound.predict(caller, timeout).await,
             Self::Spoken(sound) => return sound.predict(caller, timeout).await,
+            Self::Uttered(text) => return text.predict(caller, timeout).await,
             Self::Classified(classification) => classification.predict(caller, timeout).await?,
             Self::Tensors(tensors) => tensors.predict(caller, timeout).await?,
             Self::Texts(embedding) => {

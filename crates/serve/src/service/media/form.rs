@@ -1,7 +1,8 @@
-//! The form of an answer: JSON, the picture with the answer drawn over it, or subtitles.
+//! The form of an answer: JSON, the picture with the answer drawn over it, subtitles, or a sound.
 
 use pkgtool_media::answer::{SubtitleFormat, TypedAnswerKind};
 use pkgtool_media::picture::PictureFormat;
+use pkgtool_media::sound::SoundFormat;
 
 use super::super::Refusal;
 
@@ -21,6 +22,8 @@ pub(in crate::service) enum MediaAnswerForm {
     Picture(PictureFormat),
     /// Subtitles.
     Subtitles(SubtitleFormat),
+    /// A sound.
+    Sound(SoundFormat),
 }
 
 impl MediaAnswerForm {
@@ -30,18 +33,22 @@ impl MediaAnswerForm {
     }
 
     /// Returns the form that an `Accept` header prefers. A header without a known type means JSON, unless it
-    /// asks for a picture only.
+    /// asks for a picture or a sound only.
     pub(in crate::service) fn accepted(header: &str) -> Result<Self, Refusal> {
         let mut best: Option<(f32, Self)> = None;
-        let mut pictures = false;
+        let mut wants_media = false;
         for range in header.split(',') {
             let mut parts = range.split(';').map(str::trim);
             let name = parts.next().unwrap_or_default().to_ascii_lowercase();
             let quality = parts.find_map(|part| part.strip_prefix("q=")?.parse().ok());
             let quality: f32 = quality.unwrap_or(1.0);
-            pictures |= name.starts_with("image/") && quality > 0.0;
+            let is_media = ["image/", "audio/"]
+                .iter()
+                .any(|start| name.starts_with(start));
+            wants_media |= is_media && quality > 0.0;
             let form = match name.as_str() {
                 "image/*" => Some(Self::Picture(PictureFormat::Png)),
+                "audio/*" => Some(Self::Sound(SoundFormat::Wav)),
                 name if ANY.contains(&name) => Some(Self::Json),
                 name => Self::of(name),
             };
@@ -53,7 +60,7 @@ impl MediaAnswerForm {
         }
         match best {
             Some((_, form)) => Ok(form),
-            None if pictures => Err(unknown(header, "Accept")),
+            None if wants_media => Err(unknown(header, "Accept")),
             None => Ok(Self::Json),
         }
     }
@@ -64,6 +71,7 @@ impl MediaAnswerForm {
             Self::Json => JSON,
             Self::Picture(format) => format.media_type(),
             Self::Subtitles(format) => format.media_type(),
+            Self::Sound(format) => format.media_type(),
         };
         if kind.media_types().contains(&name) {
             return Ok(());
@@ -84,7 +92,8 @@ impl MediaAnswerForm {
             PictureFormat::ALL.map(|format| (format.media_type(), Self::Picture(format)));
         let subtitles =
             SubtitleFormat::ALL.map(|format| (format.media_type(), Self::Subtitles(format)));
-        let mut formats = pictures.into_iter().chain(subtitles);
+        let sounds = SoundFormat::ALL.map(|format| (format.media_type(), Self::Sound(format)));
+        let mut formats = pictures.into_iter().chain(subtitles).chain(sounds);
         let found = formats.find(|(name, _)| media_type.eq_ignore_ascii_case(name));
         found.map(|(_, form)| form)
     }
@@ -93,10 +102,11 @@ impl MediaAnswerForm {
 fn unknown(found: &str, place: &str) -> Refusal {
     let pictures = PictureFormat::ALL.map(PictureFormat::media_type);
     let subtitles = SubtitleFormat::ALL.map(SubtitleFormat::media_type);
+    let sounds = SoundFormat::ALL.map(SoundFormat::media_type);
     let message = format!(
         "unknown form of the answer {}: expected {JSON}, {}",
         super::super::json::shown(found),
-        [&pictures[..], &subtitles].concat().join(", ")
+        [&pictures[..], &subtitles, &sounds].concat().join(", ")
     );
     Refusal::at(place, message)
 }
@@ -131,6 +141,9 @@ mod tests {
         ] {
             assert_eq!(MediaAnswerForm::accepted(header), Ok(expected), "{header}");
         }
+        let wave = MediaAnswerForm::Sound(SoundFormat::Wav);
+        assert_eq!(MediaAnswerForm::accepted("audio/*"), Ok(wave));
+        assert!(MediaAnswerForm::accepted("audio/mpeg").is_err());
         let refusal = MediaAnswerForm::accepted("image/webp").expect_err("no such form");
         assert!(refusal.message.contains("image/png"), "{refusal}");
         assert!(MediaAnswerForm::named("text/plain", "answer").is_err());

@@ -1,4 +1,4 @@
-//! Requests with a picture or a sound, which a recipe answers: how a request gives it, and in which form the
+//! Requests with a picture, a sound or a text to speak, which a recipe answers: how a request gives it, and in which form the
 //! answer comes.
 
 mod form;

@@ -1,4 +1,5 @@
-//! Reads requests with a picture or a sound: raw bytes, `multipart/form-data`, or JSON with base64.
+//! Reads requests with a picture, a sound or a text: raw bytes, `multipart/form-data`, or JSON (base64 of a picture or a
+//! sound).
 
 use ::base64::Engine as _;
 use bytes::Bytes;
@@ -17,12 +18,17 @@ use super::MediaAnswerForm;
 
 /// Keys of a request as JSON.
 const KEYS: &[&str] = &[IMAGE, AUDIO, SETTINGS, ANSWER];
+const TEXT_KEYS: &[&str] = &[TEXT, PHONEMES, SETTINGS, ANSWER];
 
 /// The key of the picture, in JSON and in a form.
 const IMAGE: &str = "image";
 
 /// The key of the sound, in JSON and in a form.
 const AUDIO: &str = "audio";
+
+/// The keys of a text to speak, and of its phonemes, in JSON and in a form.
+const TEXT: &str = "text";
+const PHONEMES: &str = "phonemes";
 
 /// The key of the values for the recipe, in JSON.
 const SETTINGS: &str = "settings";
@@ -37,13 +43,15 @@ const FILE: &str = "file";
 const MAX_FIELDS: usize = 64;
 const MAX_FIELD_BYTES: u64 = 64 << 10;
 
-/// A picture or a sound to answer by a recipe, not decoded yet.
+/// A picture, a sound or a text to answer by a recipe, not decoded yet.
 #[derive(Debug)]
 pub(in crate::service) struct MediaRequest {
-    /// The encoded picture or sound.
+    /// The encoded picture or sound, or the text.
     pub(in crate::service) bytes: Bytes,
     /// Its kind, as the request states it.
     kind: Option<MediaKind>,
+    /// True if the text is phonemes.
+    pub(in crate::service) phonemes: bool,
     /// Its place in the request, for errors.
     pub(in crate::service) place: String,
     /// Values that override the recipe's.
@@ -64,24 +72,30 @@ pub(in crate::service) struct RecipeOption {
 }
 
 impl MediaRequest {
-    /// Reads the picture or sound of a request; `None` if the request has none.
+    /// Reads the picture, the sound or the text of a request; `None` if the request has none. `takes` is the kind that
+    /// the service takes: other services get JSON as `text/plain` as well.
     pub(in crate::service) fn read(
         body: &Bytes,
         media_type: Option<&str>,
+        takes: Option<MediaKind>,
     ) -> Result<Option<Self>, Refusal> {
+        let speaks = takes == Some(MediaKind::Text);
         let media_type = media_type.unwrap_or_default();
         let name = media_type.split(';').next().unwrap_or_default().trim();
         let name = name.to_ascii_lowercase();
         if name == "multipart/form-data" {
-            return of_form(body, media_type).map(Some);
+            return of_form(body, media_type, speaks).map(Some);
         }
+        let is_text = speaks && name.starts_with("text/");
         let kind = MediaKind::of_media_type(&name);
-        let Some(kind) = kind.or_else(|| MediaKind::of_bytes(body)) else {
-            return of_json(body);
+        let kind = kind.or_else(|| MediaKind::of_bytes(body));
+        let Some(kind) = kind.or_else(|| is_text.then_some(MediaKind::Text)) else {
+            return of_json(body, speaks);
         };
         Ok(Some(Self {
             bytes: body.clone(),
             kind: Some(kind),
+            phonemes: false,
             place: "$".to_owned(),
             options: Vec::new(),
             form: None,
@@ -134,10 +148,11 @@ fn has_key(text: &str, key: &str) -> bool {
     rests.any(|rest| rest.trim_ascii_start().starts_with(':'))
 }
 
-fn of_json(body: &[u8]) -> Result<Option<MediaRequest>, Refusal> {
+fn of_json(body: &[u8], speaks: bool) -> Result<Option<MediaRequest>, Refusal> {
     let text = json::unwrapped(json::text(body)?)?;
+    let keys = if speaks { TEXT_KEYS } else { KEYS };
     // This avoids parsing large tensors twice.
-    if !has_key(&text, IMAGE) && !has_key(&text, AUDIO) {
+    if !keys[..2].iter().any(|key| has_key(&text, key)) {
         return Ok(None);
     }
     let Ok(members) = json::members(&text, "$") else {
@@ -148,26 +163,29 @@ fn of_json(body: &[u8]) -> Result<Option<MediaRequest>, Refusal> {
         let found = members.iter().find(|(key, _)| key == wanted);
         found.map(|(_, value)| *value)
     };
-    let (kind, key, file) = match (member(IMAGE), member(AUDIO)) {
+    let (key, given) = match (member(keys[0]), member(keys[1])) {
         (None, None) => return Ok(None),
-        (Some(image), None) => (MediaKind::Picture, IMAGE, image),
-        (None, Some(audio)) => (MediaKind::Sound, AUDIO, audio),
+        (Some(given), None) => (keys[0], given),
+        (None, Some(given)) => (keys[1], given),
         (Some(_), Some(_)) => {
-            let message = format!("expected `{IMAGE}` or `{AUDIO}`, got both");
+            let message = format!("expected `{}` or `{}`, got both", keys[0], keys[1]);
             return Err(Refusal::at("$", message));
         }
     };
     if let Some((key, _)) = members
         .iter()
-        .find(|(key, _)| !KEYS.contains(&key.as_str()))
+        .find(|(key, _)| !keys.contains(&key.as_str()))
     {
-        return Err(unknown_key("$", key, KEYS));
+        return Err(unknown_key("$", key, keys));
     }
     let place = format!("$.{key}");
-    let encoded = json::string(file, &place)?;
-    let bytes = BASE64
-        .decode(without_data_url(&encoded).as_bytes())
-        .map_err(|error| Refusal::at(&place, format!("invalid base64: {error}")))?;
+    let given = json::string(given, &place)?;
+    let bytes = if speaks {
+        given.into_owned().into_bytes()
+    } else {
+        let bytes = BASE64.decode(without_data_url(&given).as_bytes());
+        bytes.map_err(|error| Refusal::at(&place, format!("invalid base64: {error}")))?
+    };
     let form = member(ANSWER).map(|value| {
         let place = format!("$.{ANSWER}");
         MediaAnswerForm::named(&json::string(value, &place)?, &place)
@@ -181,16 +199,38 @@ fn of_json(body: &[u8]) -> Result<Option<MediaRequest>, Refusal> {
     let options = options.map(|member| RecipeOption::of_json(member, &within));
     Ok(Some(MediaRequest {
         bytes: bytes.into(),
-        kind: Some(kind),
+        kind: kind_of(key),
+        phonemes: key == PHONEMES,
         place,
         options: options.collect::<Result<_, _>>()?,
         form: form.transpose()?,
     }))
 }
 
-fn of_form(body: &Bytes, media_type: &str) -> Result<MediaRequest, Refusal> {
-    let FormFields { file, texts } = FormFields::read(body, media_type)?;
-    let (place, bytes) = file;
+/// Returns the kind that a key means.
+fn kind_of(key: &str) -> Option<MediaKind> {
+    match key {
+        IMAGE => Some(MediaKind::Picture),
+        AUDIO => Some(MediaKind::Sound),
+        TEXT | PHONEMES => Some(MediaKind::Text),
+        _ => None,
+    }
+}
+
+fn of_form(body: &Bytes, media_type: &str, speaks: bool) -> Result<MediaRequest, Refusal> {
+    let mut fields = FormFields::read(body, media_type)?;
+    if speaks && fields.file.is_none() {
+        let is_text = |(name, _): &(String, _)| [TEXT, PHONEMES].contains(&name.as_str());
+        let text = fields.texts.iter().position(is_text).ok_or_else(|| {
+            let message =
+                "the form has no text: add the field `text`, such as `curl -F text=Hello`";
+            Refusal::at(TEXT, message)
+        })?;
+        let (name, text) = fields.texts.remove(text);
+        fields.file = Some((name, text.into()));
+    }
+    let (place, bytes) = fields.one_file()?;
+    let texts = fields.texts;
     let (mut options, mut form) = (Vec::new(), None);
     for (name, text) in texts {
         if name == ANSWER {
@@ -201,25 +241,21 @@ fn of_form(body: &Bytes, media_type: &str) -> Result<MediaRequest, Refusal> {
         let place = name.clone();
         options.push(RecipeOption { name, value, place });
     }
-    let kind = match place.as_str() {
-        IMAGE => Some(MediaKind::Picture),
-        AUDIO => Some(MediaKind::Sound),
-        _ => None,
-    };
     Ok(MediaRequest {
         bytes,
-        kind,
+        kind: kind_of(&place),
+        phonemes: place == PHONEMES,
         place,
         options,
         form,
     })
 }
 
-/// The fields of a form with one file.
+/// The fields of a form with at most one file.
 #[derive(Debug)]
 pub struct FormFields {
     /// Name and bytes of the file.
-    pub file: (String, Bytes),
+    pub file: Option<(String, Bytes)>,
     /// Names and texts of the other fields.
     pub texts: Vec<(String, String)>,
 }
@@ -269,12 +305,16 @@ impl FormFields {
             })?;
             texts.push((name, text.to_owned()));
         }
-        let file = file.ok_or_else(|| {
+        Ok(Self { file, texts })
+    }
+
+    /// Takes the file.
+    pub fn one_file(&mut self) -> Result<(String, Bytes), Refusal> {
+        self.file.take().ok_or_else(|| {
             let message =
                 "the form has no file: add the field `file`, such as `curl -F file=@photo.jpg`";
             Refusal::at(FILE, message)
-        })?;
-        Ok(Self { file, texts })
+        })
     }
 }
 
@@ -295,7 +335,7 @@ mod tests {
     }
 
     fn read(body: &Bytes, media_type: &str) -> Result<Option<MediaRequest>, Refusal> {
-        MediaRequest::read(body, Some(media_type))
+        MediaRequest::read(body, Some(media_type), None)
     }
 
     #[test]

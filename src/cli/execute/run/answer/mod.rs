@@ -3,6 +3,7 @@
 mod sound;
 mod speech;
 mod text;
+mod utterance;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,9 +33,9 @@ const MAX_FILE_BYTES: u64 = 256 << 20;
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Answers")]
 pub(super) struct AnswerArgs {
-    /// A picture (JPEG, PNG, WebP, GIF) or a sound (WAV, FLAC, MP3, OGG, Opus, M4A, WebM): run the model on it and show
-    /// labels, boxes, text, classes, segments or a vector
-    #[arg(value_name = "FILE", conflicts_with_all = ["inputs", "dims", "chain", "steps", "step_inputs",
+    /// A picture (JPEG, PNG, WebP, GIF), a sound (WAV, FLAC, MP3, OGG, Opus, M4A, WebM), or a text to speak (`@FILE` reads
+    /// it from a file): run the model on it and show labels, boxes, text, classes, segments, speech or a vector
+    #[arg(value_name = "FILE|TEXT", conflicts_with_all = ["inputs", "dims", "chain", "steps", "step_inputs",
         "feeds", "bundled", "output_dir", "check_finite", "texts", "mean", "std"])]
     pub(super) given: Option<PathBuf>,
 
@@ -43,7 +44,12 @@ pub(super) struct AnswerArgs {
     #[arg(long = "set", value_name = "NAME=VALUE", requires = "given")]
     set: Vec<String>,
 
-    /// Save the picture with the answer drawn over it, or the picture that the model gives, as PNG or JPEG
+    /// The text is phonemes (IPA), as the model takes them
+    #[arg(long, requires = "given")]
+    phonemes: bool,
+
+    /// Save the picture with the answer drawn over it, or that the model gives, as PNG or JPEG; words as .vtt, .srt or
+    /// .txt; speech as .wav, .flac, .opus or .pcm
     #[arg(long, value_name = "FILE", requires = "given")]
     save: Option<PathBuf>,
 
@@ -98,8 +104,15 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
         return raw(args, path);
     }
     let chosen = chosen(args)?;
-    let answered = match chosen.recipe.fitted.takes {
+    let takes = chosen.recipe.fitted.takes;
+    if args.answer.phonemes && takes != MediaKind::Text {
+        let noun = takes.noun();
+        let reason = format!("--phonemes: the model takes a {noun}, not a text to speak");
+        return Err(Failure::Other(reason));
+    }
+    let answered = match takes {
         MediaKind::Picture => answer(args, chosen, path)?,
+        MediaKind::Text => utterance::answer(args, chosen, path)?,
         MediaKind::Sound => {
             let mut answered = if chosen.recipe.needs_decoder() {
                 speech::answer(args, chosen, path)?
@@ -131,6 +144,10 @@ fn raw(args: &RunArgs, path: &Path) -> Result<Exit, Failure> {
         }
         MediaKind::Sound => {
             let run = sound::first(args, &chosen, path)?;
+            (chosen.selection, run.inputs, run.started)
+        }
+        MediaKind::Text => {
+            let run = utterance::first(args, &chosen, path)?;
             (chosen.selection, run.inputs, run.started)
         }
     };

@@ -72,6 +72,15 @@ fn write(out: &mut String, answered: &Answered) -> std::fmt::Result {
         TypedAnswer::Lines(answer) => lines(out, answer)?,
         TypedAnswer::Segments(answer) => segments(out, answer)?,
         TypedAnswer::Transcript(answer) => transcript(out, answer)?,
+        TypedAnswer::Speech(answer) => {
+            let (seconds, rate) = (answer.seconds(), answer.rate);
+            let phonemes = defuse_line(&answer.phonemes);
+            let hint = save_hint(answered);
+            writeln!(
+                out,
+                "  {phonemes}\n  speech of {seconds:.2} s, {rate} samples per second{hint}"
+            )?;
+        }
         TypedAnswer::Text(answer) => {
             let text = defuse_line(&answer.text);
             writeln!(out, "  {text}  {}", percent(answer.score))?;
@@ -79,11 +88,7 @@ fn write(out: &mut String, answered: &Answered) -> std::fmt::Result {
         }
         TypedAnswer::Picture(answer) => {
             let (width, height) = answer.picture.dimensions();
-            let hint = if answered.saved.is_some() {
-                ""
-            } else {
-                "; `--save FILE` writes it"
-            };
+            let hint = save_hint(answered);
             writeln!(out, "  a picture of {width} x {height} pixels{hint}")?;
         }
     }
@@ -110,6 +115,14 @@ fn write(out: &mut String, answered: &Answered) -> std::fmt::Result {
         write!(out, ", load {load}, read {}", text::shown(reader.time))?;
     }
     writeln!(out)
+}
+
+fn save_hint(answered: &Answered) -> &'static str {
+    if answered.saved.is_some() {
+        ""
+    } else {
+        "; `--save FILE` writes it"
+    }
 }
 
 /// Writes the objects of a picture.

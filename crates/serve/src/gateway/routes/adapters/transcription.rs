@@ -190,15 +190,15 @@ pub(super) fn check(service: &Service) -> Result<(), Refusal> {
 
 impl TranscriptForm {
     fn read(body: &Bytes, media_type: &str) -> Result<Self, Refusal> {
-        let FormFields { file, texts } = FormFields::read(body, media_type)?;
+        let mut fields = FormFields::read(body, media_type)?;
         let mut form = Self {
-            file: file.1,
+            file: fields.one_file()?.1,
             model: None,
             config: Map::new(),
             format: TranscriptFormat::Json,
             words: false,
         };
-        for (name, text) in texts {
+        for (name, text) in fields.texts {
             match name.as_str() {
                 "model" => form.model = Some(text),
                 // Some clients send a field without a value.

@@ -1,0 +1,107 @@
+//! Runs of a model over a text, piece by piece.
+
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a pause has few samples"
+)]
+
+use std::collections::VecDeque;
+use std::path::Path;
+
+use pkgtool_engine::tensor::Tensor;
+
+use super::FittedRecipe;
+use crate::answer::{SpeechAnswer, TypedAnswer};
+use crate::picture::Geometry;
+use crate::voice::{MAX_PHONEMES, PieceContext, SymbolTable, Voice, pause, pieces};
+
+/// Maximum number of samples of the whole speech.
+const MAX_SAMPLES: usize = 64 << 20;
+
+/// The runs of a model over the phonemes of a text.
+#[derive(Debug)]
+pub struct TextRun {
+    symbols: SymbolTable,
+    voice: Option<Voice>,
+    phonemes: String,
+    pieces: VecDeque<String>,
+    /// The piece that runs.
+    current: String,
+    made: Option<SpeechAnswer>,
+}
+
+impl TextRun {
+    /// Starts the runs over phonemes. Reads the voice beside the model.
+    pub fn new(recipe: &FittedRecipe, model: &Path, phonemes: &str) -> Result<Self, String> {
+        if phonemes.chars().count() > MAX_PHONEMES {
+            return Err(format!(
+                "the text has more than {MAX_PHONEMES} phonemes: send it in parts"
+            ));
+        }
+        let symbols = SymbolTable::of_package(model)?;
+        let is_known =
+            |phoneme: &char| phoneme.is_whitespace() || !symbols.ids(*phoneme).is_empty();
+        let known: String = phonemes.chars().filter(is_known).collect();
+        let split = pieces(&known, recipe.preparation.most_phonemes()?);
+        let is_silent = |piece: &String| !piece.chars().any(char::is_alphabetic);
+        if split.iter().all(is_silent) {
+            return Err("the text has no phoneme that the model knows".to_owned());
+        }
+        let voice = recipe.preparation.voice()?;
+        let voice = voice.map(|name| Voice::read(model, &name)).transpose()?;
+        Ok(Self {
+            symbols,
+            voice,
+            phonemes: split.join(" "),
+            pieces: split.into_iter().filter(|it| !is_silent(it)).collect(),
+            current: String::new(),
+            made: None,
+        })
+    }
+
+    /// Returns the inputs of the next run; `None` after the last one.
+    pub fn next_inputs(&mut self, recipe: &FittedRecipe) -> Result<Option<Vec<Tensor>>, String> {
+        let Some(piece) = self.pieces.pop_front() else {
+            return Ok(None);
+        };
+        self.current = piece;
+        let inputs = recipe.preparation.piece(PieceContext {
+            phonemes: &self.current,
+            symbols: &self.symbols,
+            voice: self.voice.as_ref(),
+        });
+        inputs.map(Some)
+    }
+
+    /// Adds the outputs of a run.
+    pub fn add(&mut self, recipe: &FittedRecipe, outputs: &[Tensor]) -> Result<(), String> {
+        let answer = recipe.interpret(outputs, Geometry::same([1, 1]))?;
+        let TypedAnswer::Speech(speech) = answer else {
+            return Err("the recipe answers with no speech".to_owned());
+        };
+        let made = self.made.get_or_insert(SpeechAnswer {
+            samples: Vec::new(),
+            ..speech
+        });
+        if made.samples.len() + speech.samples.len() > MAX_SAMPLES {
+            return Err(format!("the speech has more than {MAX_SAMPLES} samples"));
+        }
+        made.samples.extend(speech.samples);
+        if made.pauses && !self.pieces.is_empty() {
+            let pause = f64::from(made.rate) * pause(&self.current);
+            let length = made.samples.len() + pause as usize;
+            made.samples.resize(length, 0);
+        }
+        Ok(())
+    }
+
+    /// Returns the speech of all runs.
+    pub fn answer(self) -> Result<SpeechAnswer, String> {
+        let made = self.made.ok_or("the model did not run")?;
+        Ok(SpeechAnswer {
+            phonemes: self.phonemes,
+            ..made
+        })
+    }
+}

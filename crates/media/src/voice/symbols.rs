@@ -1,0 +1,141 @@
+//! Ids of phonemes: a built-in table, or a file beside the model.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value as Json, json};
+
+use crate::files;
+
+/// The table of Kokoro.
+const KOKORO: &str = include_str!("../../symbols/kokoro.json");
+
+/// Names of files with a table beside a model or in the directory above, in order of preference.
+const FILE_NAMES: [&str; 2] = ["symbols.json", "vocab.json"];
+
+/// Maximum size of a file, in bytes.
+const MAX_BYTES: u64 = 4 << 20;
+
+/// Places of a table in a file.
+const PLACES: [&str; 3] = ["/phoneme_id_map", "/model/vocab", "/vocab"];
+
+/// Values of recipes that Piper's files have: name, place, and whether it is the inverse.
+const SETTINGS: [(&str, &str, bool); 4] = [
+    ("rate", "/audio/sample_rate", false),
+    ("noise", "/inference/noise_scale", false),
+    ("width", "/inference/noise_w", false),
+    ("speed", "/inference/length_scale", true),
+];
+
+/// The ids of phonemes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SymbolTable {
+    ids: HashMap<char, Vec<u32>>,
+}
+
+impl SymbolTable {
+    /// Returns the table beside a model, or Kokoro's.
+    pub(crate) fn of_package(model: &Path) -> Result<Self, String> {
+        let directories = model.ancestors().skip(1).take(2);
+        let named = directories.flat_map(|it| FILE_NAMES.map(|name| it.join(name)));
+        let mut paths = std::iter::once(piper_file(model)).chain(named);
+        match paths.find(|path| path.is_file()) {
+            Some(path) => Self::of_file(&path),
+            None => Self::of_json(&serde_json::from_str(KOKORO).unwrap_or_default()),
+        }
+    }
+
+    fn of_file(path: &Path) -> Result<Self, String> {
+        let read = files::json(path, MAX_BYTES)?;
+        Self::of_json(&read).map_err(|reason| format!("{}: {reason}", path.display()))
+    }
+
+    fn of_json(json: &Json) -> Result<Self, String> {
+        let inner = PLACES.iter().find_map(|place| json.pointer(place));
+        let table = inner.unwrap_or(json).as_object();
+        let table = table.ok_or("expected an object from phonemes to ids")?;
+        let mut ids = HashMap::new();
+        for (symbol, value) in table {
+            let mut chars = symbol.chars();
+            let (Some(symbol), None) = (chars.next(), chars.next()) else {
+                // Tokens of several letters are no phonemes.
+                continue;
+            };
+            let one = std::slice::from_ref(value);
+            let numbers = value.as_array().map_or(one, Vec::as_slice).iter();
+            let numbers = numbers.map(|it| u32::try_from(it.as_u64()?).ok());
+            let numbers: Option<Vec<u32>> = numbers.collect();
+            let numbers = numbers.ok_or_else(|| format!("`{symbol}`: expected an id or a list"))?;
+            ids.insert(symbol, numbers);
+        }
+        if ids.is_empty() {
+            return Err("no phoneme has an id".to_owned());
+        }
+        Ok(Self { ids })
+    }
+
+    /// Returns the ids of a symbol; none for an unknown one.
+    pub(crate) fn ids(&self, symbol: char) -> &[u32] {
+        self.ids.get(&symbol).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// Returns the path of the file that Piper's models have beside them.
+fn piper_file(model: &Path) -> PathBuf {
+    let mut name = model.as_os_str().to_owned();
+    name.push(".json");
+    PathBuf::from(name)
+}
+
+/// Returns values for recipes from the file that Piper's models have beside them, and its name.
+pub(crate) fn settings_beside(model: &Path) -> Result<(Vec<(&'static str, Json)>, String), String> {
+    let path = piper_file(model);
+    let name = path.file_name().unwrap_or_default();
+    let name = name.to_string_lossy().into_owned();
+    if !path.is_file() {
+        return Ok((Vec::new(), name));
+    }
+    let read = files::json(&path, MAX_BYTES)?;
+    let settings = SETTINGS.iter().filter_map(|(name, place, is_inverse)| {
+        let value = read.pointer(place)?;
+        let inverse = value.as_f64().filter(|it| *is_inverse && *it > 0.0);
+        Some((
+            *name,
+            inverse.map_or_else(|| value.clone(), |it| json!(1.0 / it)),
+        ))
+    });
+    Ok((settings.collect(), name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_have_several_forms() {
+        for json in [
+            json!({"a": 1, "b": [2, 3], "long": 4}),
+            json!({"vocab": {"a": 1, "b": [2, 3]}}),
+            json!({"model": {"vocab": {"a": 1, "b": [2, 3]}}}),
+            json!({"phoneme_id_map": {"a": [1], "b": [2, 3]}, "vocab": 1}),
+        ] {
+            let table =
+                SymbolTable::of_json(&json).unwrap_or_else(|error| panic!("{json}: {error}"));
+            assert_eq!(table.ids('a'), [1]);
+            assert_eq!(table.ids('b'), [2, 3]);
+            assert!(table.ids('c').is_empty());
+        }
+        for json in [
+            json!([]),
+            json!({}),
+            json!({"a": -1}),
+            json!({"a": ["b"]}),
+            json!({"vocab": []}),
+        ] {
+            assert!(SymbolTable::of_json(&json).is_err(), "{json}");
+        }
+        let kokoro = SymbolTable::of_package(Path::new("/nowhere/model.onnx")).expect("a table");
+        assert_eq!(kokoro.ids.len(), 115);
+        assert_eq!([kokoro.ids('$'), kokoro.ids('ᵻ')], [[0], [177]]);
+    }
+}
