@@ -1,9 +1,17 @@
-//! Speech: the ids of phonemes, files with voices, and pieces of a text that a model takes at once.
+//! Speech: phonemes of English texts and their ids, files with voices, and pieces of a text that a model takes at once.
 
+#[cfg(feature = "english")]
+mod english;
+#[cfg(not(feature = "english"))]
+#[path = "english_absent.rs"]
+mod english;
 mod files;
+#[cfg(feature = "english")]
+mod letters;
 mod pieces;
 mod symbols;
 
+pub use english::english;
 pub(crate) use files::Voice;
 pub use files::{AUTO_VOICE, voice_names};
 pub(crate) use pieces::{MAX_PHONEMES, pause, pieces};
@@ -17,9 +25,4 @@ pub(crate) struct PieceContext<'a> {
     pub(crate) symbols: &'a SymbolTable,
     /// The voice, if the model takes one.
     pub(crate) voice: Option<&'a Voice>,
-}
-
-/// Converts an English text to phonemes.
-pub fn english(_text: &str) -> Result<String, String> {
-    Err("texts become phonemes elsewhere: give phonemes".to_owned())
 }
