@@ -26,6 +26,7 @@ use crate::database::Timestamp;
 use crate::service::meter::ServiceOperation;
 use crate::service::{Request, Service, ServiceKind};
 use crate::task::{StoredContent, TaskId};
+use pkgtool_media::MediaKind;
 
 /// The header by which a client marks retries of the same request.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -344,9 +345,13 @@ impl FormContext<'_> {
     fn media_type(&self, parts: &Parts) -> Option<String> {
         let named = header(&parts.headers, &header::CONTENT_TYPE)?;
         let start = named.to_ascii_lowercase();
-        let is_media = MEDIA_TYPES.iter().any(|media| start.starts_with(media));
-        let is_device = matches!(self.service.kind, ServiceKind::Device(_));
-        (is_media && is_device).then_some(named)
+        let ServiceKind::Device(device) = &self.service.kind else {
+            return None;
+        };
+        let speaks = device.description().takes == Some(MediaKind::Text);
+        let is_media = MEDIA_TYPES.iter().any(|media| start.starts_with(media))
+            || speaks && start.starts_with(MediaKind::Text.media_range());
+        is_media.then_some(named)
     }
 
     async fn stored_config(&self, id: i64) -> Result<String, GatewayError> {

@@ -8,7 +8,9 @@ use axum::routing::{MethodFilter, MethodRouter};
 use serde_json::Value;
 use utoipa::openapi::path::{OperationBuilder, ParameterBuilder, ParameterIn};
 use utoipa::openapi::request_body::RequestBodyBuilder;
-use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, OneOfBuilder, Type};
+use utoipa::openapi::schema::{
+    ArrayBuilder, KnownFormat, ObjectBuilder, OneOfBuilder, SchemaFormat, Type,
+};
 use utoipa::openapi::{Content, HttpMethod, Ref, RefOr, Required, ResponseBuilder, Schema};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 
@@ -67,6 +69,16 @@ impl BodySchema {
         Self {
             schema: OneOfBuilder::new().item(schema).item(null).into(),
             named,
+        }
+    }
+
+    /// Describes bytes.
+    pub(super) fn bytes() -> Self {
+        let format = SchemaFormat::KnownFormat(KnownFormat::Binary);
+        let bytes = ObjectBuilder::new().schema_type(Type::String);
+        Self {
+            schema: bytes.format(Some(format)).into(),
+            named: Schemas::new(),
         }
     }
 

@@ -9,9 +9,11 @@
 mod call;
 mod events;
 mod failed;
+mod media;
 mod models;
 mod relay;
 mod reported;
+mod speech;
 mod split;
 mod tally;
 mod transcription;
@@ -29,6 +31,7 @@ use super::super::Gateway;
 use super::operation::{BodySchema, RouteOperation};
 use super::path::Routes;
 use crate::service::{AdapterCall, AdapterMethod, AdapterMode};
+use pkgtool_media::sound::SoundFormat;
 
 /// Spellings of the prefix in standard mode; the first is in the OpenAPI document.
 pub(super) const STANDARD: [&str; 4] = [
@@ -91,6 +94,7 @@ const ADAPTERS: [Adapter; 3] = [
 pub(super) fn standard() -> Routes {
     methods(AdapterMode::Standard)
         .merge(transcripts())
+        .merge(spoken())
         .merge(models::routes())
 }
 
@@ -137,6 +141,24 @@ fn transcripts() -> Routes {
         routes = routes.add(operation);
     }
     routes
+}
+
+/// Returns the route for speech.
+fn spoken() -> Routes {
+    let answer = async move |State(gateway): State<Arc<Gateway>>, request: Request| {
+        speech::answer(&gateway, request).await
+    };
+    let sounds = SoundFormat::ALL.map(|format| (format.media_type(), BodySchema::bytes()));
+    let operation = RouteOperation::post("/audio/speech", "speech", answer)
+        .about("Speak a text or phonemes.")
+        .takes::<speech::SpeechBody>()
+        .responds(
+            "200",
+            "The sound, in the format that `response_format` names",
+            sounds,
+        )
+        .fails("The service did not answer");
+    Routes::new("adapters", &["bearer", "key"]).add(operation)
 }
 
 fn methods(mode: AdapterMode) -> Routes {

@@ -15,14 +15,14 @@ use super::super::super::error::GatewayError;
 use super::super::predict::answered;
 use super::call::{self, AdmittedRequest};
 use super::failed::call_error;
-use crate::service::meter::ServiceOperation;
-use crate::service::{CallError, FormFields, Refusal, Request, Service, ServiceKind};
+use super::media;
+use crate::service::{CallError, FormFields, Refusal, Request};
 
 /// End of the path that translates to English.
 const TRANSLATIONS: &str = "/translations";
 
 /// The capability of services that transcribe.
-const CAPABILITY: &str = "speech-to-text";
+pub(super) const CAPABILITY: &str = "speech-to-text";
 
 /// Fields that clients send, which have no effect.
 const WITHOUT_EFFECT: [&str; 6] = [
@@ -125,35 +125,20 @@ pub(super) async fn answer(
     } = call::admitted(gateway, request).await?;
     let form = TranscriptForm::read(&body, &media_type)?;
     drop(body);
-    let model = form.model.as_deref();
-    let model = model.ok_or_else(|| Refusal::at("model", "expected `author/service`"))?;
-    let (_, service) = call::service(gateway, caller, model)?;
-    // It is set once per request.
-    let _ = known
-        .asked
-        .set((Arc::clone(&service), ServiceOperation::Predict));
-    check(&service)?;
-    let default = gateway.configs.default_of(service.id).await?;
-    let default = default.and_then(|it| serde_json::from_str::<Map<_, _>>(&it.config).ok());
-    let mut config = default.unwrap_or_default();
-    config.extend(form.config);
+    let service = (form.model.as_deref(), CAPABILITY);
+    let service = media::service(gateway, caller, &known, service)?;
+    let mut config = form.config;
     if translates {
         config.insert("translate".to_owned(), json!(true));
     }
     let request = Request {
         body: form.file,
-        config: Some(Value::Object(config).to_string()),
+        config: Some(media::config(gateway, &service, config).await?),
         data_type: Some("audio/*".to_owned()),
         accept: Some(form.format.media_type().to_owned()),
         memory: Some(memory),
     };
-    let prepared = service.prepare(&request).await.map_err(call_error)?;
-    drop(request);
-    let timeout = Some(service.settings.predict_timeout());
-    let answer = prepared
-        .predict(caller, timeout)
-        .await
-        .map_err(call_error)?;
+    let answer = media::predicted(&service, caller, request).await?;
     let body = answer.body.whole().await.map_err(call_error)?;
     let (media_type, body) = match form.format {
         TranscriptFormat::Srt | TranscriptFormat::Vtt => {
@@ -170,22 +155,6 @@ pub(super) async fn answer(
 
 fn is_translation(uri: &Uri) -> bool {
     uri.path().ends_with(TRANSLATIONS)
-}
-
-/// Checks that a service transcribes.
-pub(super) fn check(service: &Service) -> Result<(), Refusal> {
-    let transcribes = match &service.kind {
-        ServiceKind::Device(device) => {
-            let mut capabilities = device.description().capabilities.iter();
-            capabilities.any(|capability| capability == CAPABILITY)
-        }
-        _ => false,
-    };
-    if transcribes {
-        return Ok(());
-    }
-    let message = format!("this service has not the capability `{CAPABILITY}`");
-    Err(Refusal::at("model", message))
 }
 
 impl TranscriptForm {
