@@ -34,6 +34,7 @@ def arguments():
     parser.add_argument("--speech", help="id of a model that transcribes")
     parser.add_argument("--recording", type=Path, help="a recording for it")
     parser.add_argument("--said", help="the words of the recording")
+    parser.add_argument("--speaker", help="id of a model that speaks")
     parser.add_argument("--no-completions", action="store_true")
     parser.add_argument("--no-seed", action="store_true", help="answers differ from time to time")
     parser.add_argument("--long", help="a message with a long answer")
@@ -127,7 +128,7 @@ class Checks:
 
     def models(self):
         ids = [model.id for model in self.client.models.list()]
-        for wanted in filter(None, [self.given.chat, self.given.embeddings, self.given.speech]):
+        for wanted in filter(None, [self.given.chat, self.given.embeddings, self.given.speech, self.given.speaker]):
             assert wanted in ids, ids
             model = self.client.models.retrieve(wanted)
             assert (model.id, model.object) == (wanted, "model"), model
@@ -147,6 +148,30 @@ class Checks:
         assert whole.words[0].start == 0 and whole.words[-1].end <= whole.duration, whole.words
         first = whole.segments[0]
         assert (first.id, first.start) == (0, 0) and first.avg_logprob < 0 and first.tokens, first
+
+    def speech(self):
+        starts = {"wav": b"RIFF", "flac": b"fLaC", "opus": b"OggS", "pcm": b""}
+        for format, start in starts.items():
+            sound = self.speak(response_format=format).read()
+            assert sound.startswith(start) and len(sound) > 20, (format, sound[:20])
+        with self.client.audio.speech.with_streaming_response.create(
+            model=self.given.speaker, voice="anna", input="Hello world.", response_format="wav"
+        ) as streamed:
+            assert b"".join(streamed.iter_bytes()) == self.speak(response_format="wav").read()
+
+    def wrong_speech(self):
+        for options, field in [
+            ({"response_format": "mp3"}, "response_format"),
+            ({"voice": "alloy"}, "voice"),
+            ({"speed": 9}, "speed"),
+            ({"input": ""}, "text"),
+        ]:
+            error = raised(openai.BadRequestError, lambda options=options: self.speak(**options))
+            assert field in str(error), error
+
+    def speak(self, **options):
+        asked = {"model": self.given.speaker, "voice": "anna", "input": "Hello world.", **options}
+        return self.client.audio.speech.create(**asked)
 
     def hear(self, **options):
         with self.given.recording.open("rb") as file:
@@ -246,6 +271,8 @@ def main():
         names.append("embeddings")
     if given.speech:
         names += ["transcription", "wrong_sounds"]
+    if given.speaker:
+        names += ["speech", "wrong_speech"]
     failed = 0
     for name in names:
         try:

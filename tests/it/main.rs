@@ -38,3 +38,5 @@ mod torture;
 #[cfg(feature = "serve")]
 mod train;
 mod validate;
+#[cfg(feature = "run")]
+mod voices;

@@ -53,7 +53,6 @@ impl Graph {
     }
 
     /// Adds an output with a shape.
-    #[cfg(feature = "ort")]
     pub(crate) fn shaped_output(mut self, name: &str, element: u64, sizes: &[Size]) -> Self {
         self.parts.push(value(12, name, element, &shape(sizes)));
         self
@@ -106,7 +105,6 @@ impl Graph {
     }
 
     /// Adds an initializer from raw bytes of an element type.
-    #[cfg(feature = "ort")]
     pub(crate) fn bytes_of(mut self, name: &str, element: u64, dims: &[u64], data: &[u8]) -> Self {
         self.parts.push(stored(name, element, dims, data));
         self

@@ -109,7 +109,7 @@ impl SpeechBody {
         formats.find(|format| format.name() == name).ok_or_else(|| {
             let names = SoundFormat::ALL.map(SoundFormat::name).join(", ");
             let found = crate::service::json::shown(name);
-            let message = format!("unknown format {found}: expected one of {names}");
+            let message = format!("no `response_format` {found}: expected one of {names}");
             Refusal::at("response_format", message)
         })
     }
