@@ -62,6 +62,97 @@ fn piper() -> Vec<u8> {
     echo(graph, "input", &["count", "scales"]).bytes()
 }
 
+/// Number of ids that made-up models of two parts take.
+const IDS: u64 = 16;
+
+/// Makes a model with the inputs of Kokoro's predictor. Each id has `frames`; the features are the id, divided by 1000,
+/// and its mask.
+fn predictor(frames: i64) -> Vec<u8> {
+    Graph::default()
+        .input("tokens", INT64, &[Size::Of(1), Size::Of(IDS)])
+        .input("mask", INT64, &[Size::Of(1), Size::Of(IDS)])
+        .input("style", FLOAT, &[Size::Of(1), Size::Of(128)])
+        .input("speed", FLOAT, &[Size::Of(1)])
+        .integers("frames", &[frames])
+        .integers("flat", &[-1])
+        .integers("column", &[1, -1, 1])
+        .bytes_of("scale", FLOAT, &[1], &((1.0 / SCALE) as f32).to_le_bytes())
+        .node("Mul", &["mask", "frames"], "many", &[])
+        .node("Reshape", &["many", "flat"], "durations", &[])
+        .node("Cast", &["tokens"], "cast", &[Attribute::Int("to", FLOAT)])
+        .node("Mul", &["cast", "scale"], "small", &[])
+        .node("Reshape", &["small", "column"], "ids", &[])
+        .node("Cast", &["mask"], "real", &[Attribute::Int("to", FLOAT)])
+        .node("Reshape", &["real", "column"], "ones", &[])
+        .node(
+            "Concat",
+            &["ids", "ones"],
+            "features",
+            &[Attribute::Int("axis", 2)],
+        )
+        .shaped_output("durations", INT64, &[Size::Of(IDS)])
+        .shaped_output(
+            "features",
+            FLOAT,
+            &[Size::Of(1), Size::Of(IDS), Size::Of(2)],
+        )
+        .bytes()
+}
+
+/// Makes a model with the inputs of Kokoro's synthesizer. Its samples are the places of ids, divided by 1000, the
+/// features, and both ends of the voice's row. `frames` is the number of places, if the model has a fixed one; it then
+/// gives the places only.
+fn synthesizer(frames: Option<u64>) -> Vec<u8> {
+    let places = frames.map_or(Size::Open("d"), Size::Of);
+    let graph = Graph::default()
+        .input("tokens", INT64, &[Size::Of(1), Size::Of(IDS)])
+        .input("mask", INT64, &[Size::Of(1), Size::Of(IDS)])
+        .input("indices", INT64, &[places])
+        .input(
+            "features",
+            FLOAT,
+            &[Size::Of(1), Size::Of(IDS), Size::Of(2)],
+        )
+        .input("style", FLOAT, &[Size::Of(1), Size::Of(256)])
+        .integers("line", &[-1])
+        .integers("ends", &[0, 255])
+        .node("Reshape", &["features", "line"], "all", &[])
+        .node(
+            "Gather",
+            &["style", "ends"],
+            "both",
+            &[Attribute::Int("axis", 1)],
+        )
+        .node("Reshape", &["both", "line"], "voice", &[]);
+    let others: &[&str] = if frames.is_some() {
+        &[]
+    } else {
+        &["all", "voice"]
+    };
+    echo(graph, "indices", others).bytes()
+}
+
+/// Makes a package of a predictor and a synthesizer.
+fn pair(models: [Vec<u8>; 2]) -> TempDir {
+    let package = parrot();
+    let folder = package.path().join("xnnpack");
+    let files = ["duration_predictor", "synthesizer"]
+        .map(|part| (part, format!("parrot_{part}_xnnpack_fp32.onnx")));
+    for ((_, file), model) in files.iter().zip(models) {
+        fs::write(folder.join(file), model).expect("a model");
+    }
+    let path = folder.join("config.json");
+    let config = fs::read_to_string(&path).expect("the config");
+    let mut config: Value = serde_json::from_str(&config).expect("JSON");
+    let parts: serde_json::Map<_, _> = files
+        .iter()
+        .map(|(part, file)| ((*part).to_owned(), json!(file)))
+        .collect();
+    config["variants"] = json!([{"precision": "fp32", "components": parts}]);
+    fs::write(path, config.to_string()).expect("written");
+    package
+}
+
 /// Makes a package of a model that speaks.
 fn package(model: &[u8]) -> TempDir {
     let directory = tempfile::tempdir().expect("a directory");
@@ -170,6 +261,43 @@ fn long_texts_are_spoken_in_pieces_with_pauses() {
     // Each run gives less than a hundredth of a second; behind a sentence is a pause.
     let seconds = report["answer"]["duration"].as_f64().expect("a number");
     assert!((0.375..0.42).contains(&seconds), "{report}");
+}
+
+#[test]
+fn a_predictor_and_a_synthesizer_speak_together() {
+    let package = pair([predictor(2), synthesizer(None)]);
+    let options = ["--phonemes", "--set", "voice=ben"];
+    let made = spoken(&package, "hə həh", &options);
+    let ids = [0.0, 50.0, 83.0, 16.0, 50.0, 83.0, 50.0, 0.0];
+    // Each real id has two frames.
+    let places: Vec<f64> = (0..8).flat_map(|id| [f64::from(id); 2]).collect();
+    let mut features: Vec<f64> = ids.iter().flat_map(|id| [id / SCALE, 1.0]).collect();
+    features.resize(32, 0.0);
+    expect_samples(
+        &made,
+        &scaled(&places, &[&features[..], &[0.55, 0.55]].concat()),
+    );
+    // A synthesizer with a fixed number of frames gives more than was asked for.
+    let package = pair([predictor(2), synthesizer(Some(40))]);
+    let made = spoken(&package, "hə hə", &options);
+    // Without the frames of padding.
+    expect_samples(&made, &scaled(&places[..14], &[]));
+    // A piece that takes too many frames is spoken in parts.
+    let package = pair([predictor(50), synthesizer(None)]);
+    let folder = package.path().to_string_lossy();
+    let ran = pkgtool(["run", &folder, "abcdefhi", "--phonemes", "--json"]).run();
+    let report = ran.expect_code(0).json();
+    assert_eq!(report["reader"]["runs"], 4, "{report}");
+    let package = pair([predictor(2), predictor(2)]);
+    let folder = package.path().to_string_lossy();
+    let ran = pkgtool(["run", &folder, "a", "--phonemes"])
+        .run()
+        .expect_code(2);
+    assert!(
+        ran.stderr.contains("no method makes the sound"),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]
@@ -399,6 +527,25 @@ mod served {
             let directory = package.path().to_string_lossy();
             assert!(!error.to_string().contains(&*directory), "{error}");
         }
+    }
+
+    #[test]
+    fn a_service_of_two_models_speaks() {
+        let package = pair([predictor(2), synthesizer(Some(40))]);
+        let gateway = Setup::new().packages(package.path()).start();
+        let body = json!({"phonemes": "hə h", "settings": {"trim": false}, "answer": "audio/pcm"});
+        for _ in 0..3 {
+            let reply = gateway
+                .post("/p/local/parrot", body.to_string())
+                .expect(200);
+            assert_eq!(reply.body.len(), 2 * 12);
+        }
+        let package = pair([predictor(2), predictor(2)]);
+        let gateway = Setup::new().packages(package.path()).start();
+        let error = gateway
+            .post("/p/local/parrot", body.to_string())
+            .expect(400);
+        assert!(error.text().contains("no method makes the sound"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Names of a model's classes: from a request, a file beside the model, the model's metadata, or a built-in set
 //! of this size.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use pkgtool_base::source::FileSource;
 use pkgtool_model::{ModelInfo, onnx};
@@ -101,7 +101,7 @@ impl Labels {
 
     /// Reads a file: a JSON list, a JSON object from numbers to names (also below `id2label` or `characters`), or a
     /// line for each class.
-    pub fn of_file(path: &PathBuf) -> Result<Self, String> {
+    pub fn of_file(path: &Path) -> Result<Self, String> {
         let fault = |reason: String| format!("{}: {reason}", path.display());
         let text = files::text(path, MAX_FILE_BYTES)?;
         let names = if path.extension().is_some_and(|it| it == "json") {

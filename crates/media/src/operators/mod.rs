@@ -118,6 +118,8 @@ pub(crate) struct StepContext<'a> {
     pub(crate) piece: Option<PieceContext<'a>>,
     /// Number of ids of the piece.
     pub(crate) tokens: usize,
+    /// Numbers of frames that durations ask for, and that the model makes.
+    pub(crate) frames: [usize; 2],
 }
 
 /// Returns an operator by its name.
@@ -224,6 +226,7 @@ impl<'a> StepContext<'a> {
             labels: None,
             piece: None,
             tokens: 0,
+            frames: [0, 0],
         }
     }
 

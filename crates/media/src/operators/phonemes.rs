@@ -6,6 +6,10 @@
     clippy::cast_sign_loss,
     reason = "ids are small, and samples are 16 bits"
 )]
+#![allow(
+    clippy::unnecessary_wraps,
+    reason = "operators are functions of one form"
+)]
 
 use super::{Array, Data, DataKind, Operator, StepContext, values};
 use crate::answer::{SpeechAnswer, TypedAnswer, TypedAnswerKind};
@@ -140,6 +144,31 @@ pub(super) const TABLE: &[Operator] = &[
             },
         ],
         run: scales,
+    },
+    Operator {
+        name: "stretch",
+        from: &[DataKind::Values],
+        to: DataKind::Values,
+        parameters: &[
+            // Frames of a piece; one that asks for more is split.
+            Parameter {
+                name: "least",
+                kind: ParameterKind::Whole(0, MAX_IDS),
+                default: Some("0"),
+            },
+            Parameter {
+                name: "most",
+                kind: ParameterKind::Whole(1, MAX_IDS),
+                default: Some("4096"),
+            },
+            // A size of the model: the last id fills fewer frames.
+            Parameter {
+                name: "fill",
+                kind: ParameterKind::Word,
+                default: Some("\"\""),
+            },
+        ],
+        run: stretch,
     },
     Operator {
         name: "spoken",
@@ -279,6 +308,29 @@ fn speed(_: &[&Data], arguments: &Arguments, _: &mut StepContext<'_>) -> Result<
 fn scales(_: &[&Data], arguments: &Arguments, _: &mut StepContext<'_>) -> Result<Data, String> {
     let [speed, noise, width] = ["speed", "noise", "width"].map(|name| arguments.single(name));
     Ok(row(vec![noise, 1.0 / speed, width]))
+}
+
+/// The place of each id, as often as its duration says.
+fn stretch(
+    from: &[&Data],
+    arguments: &Arguments,
+    context: &mut StepContext<'_>,
+) -> Result<Data, String> {
+    let durations = values(from, 0)?.values.iter().take(context.tokens);
+    // A duration that is not a number is 0.
+    let durations = durations.map(|it| it.round().clamp(0.0, MAX_IDS as f32) as usize);
+    let durations: Vec<usize> = durations.collect();
+    let asked: usize = durations.iter().sum();
+    let fixed = context.fixed(arguments.word("fill"));
+    let most = fixed.unwrap_or(usize::MAX).min(arguments.whole("most"));
+    let places = durations.iter().enumerate();
+    let places = places.flat_map(|(place, count)| std::iter::repeat_n(place as f32, *count));
+    let mut places: Vec<f32> = places.take(most).collect();
+    let last = context.tokens.saturating_sub(1) as f32;
+    let least = arguments.whole("least").min(most);
+    places.resize(places.len().max(least).max(fixed.unwrap_or(0)), last);
+    context.frames = [asked, places.len()];
+    Ok(row(places))
 }
 
 fn spoken(from: &[&Data], arguments: &Arguments, _: &mut StepContext<'_>) -> Result<Data, String> {

@@ -11,8 +11,8 @@ use serde_json::Value as Json;
 
 use super::read::MAX_BYTES;
 use super::{
-    ANY_METHOD, CandidateModel, FittedDecoder, FittedRecipe, Match, ParameterKind, Recipe,
-    RecipeError,
+    ANY_METHOD, CandidateModel, FittedDecoder, FittedRecipe, FittedSynthesizer, Match,
+    ParameterKind, Recipe, RecipeError,
 };
 use crate::answer::TypedAnswerKind;
 use crate::kind::MediaKind;
@@ -20,7 +20,7 @@ use crate::labels::Labels;
 use crate::voice;
 
 /// The files of `recipes/`; for a model that several fit, the first one applies.
-const FILES: [(&str, &str); 23] = [
+const FILES: [(&str, &str); 24] = [
     (
         "classification.toml",
         include_str!("../../recipes/classification.toml"),
@@ -105,6 +105,10 @@ const FILES: [(&str, &str); 23] = [
     (
         "text-to-speech-kokoro.toml",
         include_str!("../../recipes/text-to-speech-kokoro.toml"),
+    ),
+    (
+        "text-to-speech-kokoro-program.toml",
+        include_str!("../../recipes/text-to-speech-kokoro-program.toml"),
     ),
     (
         "text-to-speech-piper.toml",
@@ -220,7 +224,7 @@ impl ModelRecipe {
         })
     }
 
-    /// Returns whether the model needs a decoder.
+    /// Returns whether the model needs a decoder or a synthesizer.
     pub fn needs_decoder(&self) -> bool {
         self.recipe.decode.is_some()
     }
@@ -228,11 +232,28 @@ impl ModelRecipe {
     /// Returns the decoder for its outputs, if a method of this component is one.
     pub fn decoder(&self, component: Option<&str>, signature: &Signature) -> Option<FittedDecoder> {
         let decode = self.recipe.decode.as_ref()?;
+        if self.fitted.takes != MediaKind::Sound {
+            return None;
+        }
         let symbols = self.fitted.preparation.symbols().clone();
         decode.decoder((component, signature), &self.fitted.outputs, symbols)
     }
 
-    /// Returns the tensors that a decoder has, for errors.
+    /// Returns the synthesizer for its outputs, if a method of this component is one.
+    pub fn synthesizer(
+        &self,
+        component: Option<&str>,
+        signature: &Signature,
+    ) -> Option<FittedSynthesizer> {
+        let decode = self.recipe.decode.as_ref()?;
+        if self.fitted.takes != MediaKind::Text {
+            return None;
+        }
+        let symbols = self.fitted.preparation.symbols().clone();
+        decode.synthesizer((component, signature), symbols)
+    }
+
+    /// Returns the tensors that a decoder or synthesizer has, for errors.
     pub fn expected_decoder(&self) -> String {
         let decode = self.recipe.decode.as_ref();
         decode.map_or_else(String::new, Match::expected)

@@ -6,7 +6,7 @@ use pkgtool_base::package::Config;
 use pkgtool_engine::runtime::selection::{self, Selection, SelectionCriteria, SelectionError};
 use serde_json::Value as Json;
 
-use super::{CandidateModel, FittedDecoder, ModelRecipe};
+use super::{CandidateModel, FittedDecoder, FittedSynthesizer, ModelRecipe};
 
 /// A method that answers, with its recipe.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub struct RecipeChoice {
     pub reader: Option<Box<RecipeChoice>>,
     /// The method that decodes what this one encodes.
     pub decoder: Option<Box<DecoderChoice>>,
+    /// The method that makes the sound of what this one predicts.
+    pub synthesizer: Option<Box<SynthesizerChoice>>,
 }
 
 /// A method that decodes.
@@ -28,6 +30,15 @@ pub struct DecoderChoice {
     pub selection: Selection,
     /// Its inputs.
     pub decoder: FittedDecoder,
+}
+
+/// A method that makes sound.
+#[derive(Debug)]
+pub struct SynthesizerChoice {
+    /// The method.
+    pub selection: Selection,
+    /// Its inputs.
+    pub synthesizer: FittedSynthesizer,
 }
 
 /// No method answers.
@@ -97,6 +108,7 @@ pub fn choose_among(methods: Vec<Selection>, config: &Config) -> Result<RecipeCh
                 recipe,
                 reader: None,
                 decoder: None,
+                synthesizer: None,
             }),
             Err(error) => {
                 first_error.get_or_insert(error);
@@ -113,12 +125,20 @@ pub fn choose_among(methods: Vec<Selection>, config: &Config) -> Result<RecipeCh
     chosen.reader = readers
         .min_by_key(|choice| choice.recipe.rank())
         .map(Box::new);
-    chosen.decoder = methods.into_iter().find_map(|selection| {
-        let decoder = chosen
-            .recipe
-            .decoder(component(&selection), &selection.signature)?;
-        Some(Box::new(DecoderChoice { selection, decoder }))
-    });
+    for selection in methods {
+        let (component, signature) = (component(&selection), &selection.signature);
+        if let Some(decoder) = chosen.recipe.decoder(component, signature) {
+            chosen.decoder = Some(Box::new(DecoderChoice { selection, decoder }));
+            break;
+        }
+        if let Some(synthesizer) = chosen.recipe.synthesizer(component, signature) {
+            chosen.synthesizer = Some(Box::new(SynthesizerChoice {
+                selection,
+                synthesizer,
+            }));
+            break;
+        }
+    }
     Ok(chosen)
 }
 

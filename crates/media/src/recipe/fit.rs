@@ -13,7 +13,7 @@ use super::read::{PICTURE, SOUND, TEXT};
 use super::repeat::WindowRepeat;
 use super::step::RecipeStep;
 use super::{BoundStep, Recipe, TensorPattern};
-use crate::answer::{TextAnswer, TypedAnswer, TypedAnswerKind};
+use crate::answer::{SpeechAnswer, TextAnswer, TypedAnswer, TypedAnswerKind};
 use crate::kind::MediaKind;
 use crate::labels::AUTO;
 use crate::labels::Labels;
@@ -79,6 +79,8 @@ pub struct FittedRecipe {
     pub(super) repeat: Option<WindowRepeat>,
     /// Names of the outputs, in order.
     pub(super) outputs: Vec<String>,
+    /// The steps to the inputs of a synthesizer.
+    pub(super) between: Vec<BoundStep>,
     interpret: Vec<BoundStep>,
     /// Labels of the package or of a request.
     labels: Option<Labels>,
@@ -99,9 +101,18 @@ pub(super) struct PreparedWindow {
     pub(super) rows: Option<usize>,
 }
 
+/// A model's inputs for a piece of a text.
+pub(super) struct PreparedPiece {
+    pub(super) inputs: Vec<Tensor>,
+    /// Number of ids.
+    pub(super) tokens: usize,
+    /// What the steps made.
+    pub(super) known: BTreeMap<String, Data>,
+}
+
 /// An input of the model that the steps make.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct InputTarget {
+pub(super) struct InputTarget {
     name: String,
     dtype: pkgtool_engine::tensor::DType,
     /// True if the channels are the last dimension.
@@ -128,13 +139,6 @@ impl Recipe {
         if !ascending.is_sorted_by(|a, b| a < b) {
             return None;
         }
-        let inputs = matches.inputs.iter().zip(&signature.inputs);
-        let targets = inputs.map(|(pattern, spec)| InputTarget {
-            name: pattern.name.clone(),
-            dtype: spec.dtype,
-            channels_last: channels_last(pattern),
-            sizes: sizes(pattern, spec),
-        });
         let mut fitted = FittedRecipe {
             name: self.name.clone(),
             summary: self.summary.clone(),
@@ -145,7 +149,7 @@ impl Recipe {
             values: self.resolved(model),
             repeat: self.repeat.clone(),
             preparation: Preparation {
-                inputs: targets.collect(),
+                inputs: targets(&matches.inputs, signature),
                 symbols,
                 steps: Vec::new(),
             },
@@ -154,6 +158,7 @@ impl Recipe {
                 .iter()
                 .map(|tensor| tensor.name.clone())
                 .collect(),
+            between: Vec::new(),
             interpret: Vec::new(),
             labels: None,
         };
@@ -229,6 +234,18 @@ impl Recipe {
     }
 }
 
+/// Returns the inputs that patterns describe.
+pub(super) fn targets(patterns: &[TensorPattern], signature: &Signature) -> Vec<InputTarget> {
+    let inputs = patterns.iter().zip(&signature.inputs);
+    let targets = inputs.map(|(pattern, spec)| InputTarget {
+        name: pattern.name.clone(),
+        dtype: spec.dtype,
+        channels_last: channels_last(pattern),
+        sizes: sizes(pattern, spec),
+    });
+    targets.collect()
+}
+
 /// Returns the origin of a recipe's own values, for people.
 fn own_origin(name: &str, source: &str) -> String {
     format!("recipe `{name}` ({source})")
@@ -259,6 +276,7 @@ impl FittedRecipe {
         };
         let bound = |steps: &[RecipeStep]| steps.iter().map(|step| step.bind(&value)).collect();
         let (prepare, interpret) = (bound(&recipe.prepare), bound(&recipe.interpret));
+        self.between = bound(&recipe.between);
         (self.preparation.steps, self.interpret) = (prepare, interpret);
     }
 
@@ -284,6 +302,17 @@ impl FittedRecipe {
         let named = self.outputs.iter().zip(outputs);
         let named = named.map(|(name, tensor)| (name.clone(), Array::of(tensor)));
         self.interpreted(named, geometry, 0)
+    }
+
+    /// Converts the outputs for a piece of a text to speech.
+    pub(super) fn interpret_piece(
+        &self,
+        outputs: impl Iterator<Item = (String, Array)>,
+    ) -> Result<SpeechAnswer, String> {
+        match self.interpreted(outputs, Geometry::same([1, 1]), 0)? {
+            TypedAnswer::Speech(speech) => Ok(speech),
+            _ => Err("the recipe answers with no speech".to_owned()),
+        }
     }
 
     /// Converts the outputs for a sound of this many samples to an answer.
@@ -370,7 +399,7 @@ impl Preparation {
     }
 
     /// Converts a piece of a text to the model's inputs.
-    pub(super) fn piece(&self, piece: PieceContext<'_>) -> Result<Vec<Tensor>, String> {
+    pub(super) fn piece(&self, piece: PieceContext<'_>) -> Result<PreparedPiece, String> {
         let mut context = StepContext {
             piece: Some(piece),
             ..StepContext::new(&self.symbols)
@@ -381,7 +410,11 @@ impl Preparation {
         let only = self.only(&last);
         let tensors = self.inputs.iter();
         let tensors = tensors.map(|input| input.tensor(input.made(&known, only)?));
-        tensors.collect()
+        Ok(PreparedPiece {
+            inputs: tensors.collect::<Result<_, _>>()?,
+            tokens: context.tokens,
+            known,
+        })
     }
 
     /// Returns the values of a step's parameters, if a step has this name.
@@ -456,7 +489,7 @@ impl Preparation {
 }
 
 /// Runs steps, and returns the name of what the last one made.
-fn run(
+pub(super) fn run(
     steps: &[BoundStep],
     known: &mut BTreeMap<String, Data>,
     context: &mut StepContext<'_>,
@@ -477,7 +510,7 @@ fn run(
 
 impl InputTarget {
     /// Returns the array that a step made for it: by its name, or the last one for a single input.
-    fn made<'d>(
+    pub(super) fn made<'d>(
         &self,
         known: &'d BTreeMap<String, Data>,
         only: Option<&str>,
@@ -497,7 +530,7 @@ impl InputTarget {
     }
 
     /// Converts an array to the tensor of the input: channels, height and width of a picture, or values of a sound.
-    fn tensor(&self, array: &Array) -> Result<Tensor, String> {
+    pub(super) fn tensor(&self, array: &Array) -> Result<Tensor, String> {
         let value = |at: usize| f64::from(array.values[at]);
         let mut sizes = array.shape.clone();
         let values: Box<dyn Iterator<Item = f64>> = match sizes[..] {

@@ -13,14 +13,18 @@ mod read;
 mod repeat;
 mod rounds;
 mod step;
+mod synthesizer;
 mod utterance;
 
 pub use builtin::{ModelRecipe, RecipeRank, builtin, find, of_package};
-pub use choice::{ChoiceError, DecoderChoice, RecipeChoice, choose, choose_among, set_among};
+pub use choice::{
+    ChoiceError, DecoderChoice, RecipeChoice, SynthesizerChoice, choose, choose_among, set_among,
+};
 pub use decoder::FittedDecoder;
 pub use faults::RecipeError;
 pub use fit::{CandidateModel, FittedRecipe, Preparation, ResolvedValue};
 pub use rounds::SoundRun;
+pub use synthesizer::FittedSynthesizer;
 pub use utterance::TextRun;
 
 pub use crate::operators::ParameterKind;
@@ -60,8 +64,10 @@ pub struct Recipe {
     values: BTreeMap<String, Json>,
     /// Values for certain families, first match first.
     presets: Vec<Preset>,
-    /// The decoder that the answer needs beside the model.
+    /// The decoder or synthesizer that the answer needs beside the model.
     decode: Option<Match>,
+    /// The steps between the model and its synthesizer.
+    between: Vec<RecipeStep>,
     /// The kind of what the first step reads.
     takes: MediaKind,
     /// How the model runs over a sound; `None` for once.
@@ -143,7 +149,8 @@ impl Recipe {
 
     /// Returns the kinds of the parameters that use a value.
     fn kinds_of(&self, name: &str) -> impl Iterator<Item = ParameterKind> {
-        let steps = self.prepare.iter().chain(&self.interpret);
+        let steps = self.prepare.iter().chain(&self.between);
+        let steps = steps.chain(&self.interpret);
         let arguments = steps.flat_map(|step| {
             let arguments = step.arguments.iter();
             arguments.map(move |(key, argument)| (step.operator, key, argument))

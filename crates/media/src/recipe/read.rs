@@ -39,6 +39,8 @@ struct RecipeText {
     presets: Vec<Spanned<PresetText>>,
     repeat: Option<Spanned<WindowRepeat>>,
     decode: Option<Spanned<DecodeText>>,
+    #[serde(default)]
+    between: Vec<Spanned<toml::Table>>,
     prepare: Vec<Spanned<toml::Table>>,
     interpret: Vec<Spanned<toml::Table>>,
 }
@@ -119,6 +121,7 @@ impl Recipe {
             methods: matches.methods,
             ascending: matches.ascending,
         };
+        let decode_at = read.decode.as_ref().map_or(at, |it| it.span().start);
         let decode = read.decode.map(|decode| decoder(&faults, decode, &matches));
         let decode = decode.transpose()?;
         let names = matches.inputs.iter().chain(&matches.outputs);
@@ -139,14 +142,17 @@ impl Recipe {
         let prepare = check.steps(&read.prepare, start, given, "prepare")?;
         let repeat = check.repeat(read.repeat, &matches, takes)?;
         check.has_inputs(&matches.inputs, repeat.as_ref(), &prepare, at)?;
-        let outputs = matches.outputs.iter();
-        let start = outputs
-            .map(|tensor| (tensor.name.clone(), DataKind::Values))
-            .collect();
-        let first = matches
-            .outputs
-            .first()
-            .map_or("", |tensor| tensor.name.as_str());
+        let of_outputs = |matches: &Match| {
+            let outputs = matches.outputs.iter();
+            let names = outputs.map(|tensor| (tensor.name.clone(), DataKind::Values));
+            names.collect::<BTreeMap<_, _>>()
+        };
+        let synthesizer = decode.as_ref().filter(|_| takes == MediaKind::Text);
+        let between = check.between(&read.between, synthesizer, (&matches, &prepare), decode_at)?;
+        let last = synthesizer.unwrap_or(&matches);
+        let start = of_outputs(last);
+        let first = last.outputs.first();
+        let first = first.map_or("", |tensor| tensor.name.as_str());
         let interpret = check.steps(&read.interpret, start, first, "interpret")?;
         let Some(DataKind::Answer(answer)) = interpret.last().map(|step| step.operator.to) else {
             let makers = operators::answering();
@@ -154,7 +160,14 @@ impl Recipe {
                 "the last step of `interpret` makes no answer: end with one of {makers}"
             )));
         };
-        if (answer == TypedAnswerKind::Transcript) != decode.is_some() {
+        if takes == MediaKind::Sound {
+            let checked = decode
+                .as_ref()
+                .map_or(Ok(()), |it| it.check_decoder(&matches));
+            checked.map_err(|reason| check.faults.at(decode_at, reason))?;
+        }
+        let has_decoder = decode.is_some() && takes != MediaKind::Text;
+        if (answer == TypedAnswerKind::Transcript) != has_decoder {
             let reason = "the step `transcript` and the table `decode` need each other";
             return Err(check.faults.whole(reason));
         }
@@ -178,6 +191,7 @@ impl Recipe {
             matches,
             presets,
             decode,
+            between,
             takes,
             repeat,
             prepare,
@@ -194,19 +208,15 @@ fn decoder(
     text: Spanned<DecodeText>,
     encode: &Match,
 ) -> Result<Match, RecipeError> {
-    let at = text.span().start;
     let text = text.into_inner();
-    let decode = Match {
+    Ok(Match {
         inputs: faults.tensors(&text.inputs)?,
         outputs: faults.tensors(&text.outputs)?,
         capability: encode.capability.clone(),
         component: text.component,
         methods: text.methods,
         ascending: Vec::new(),
-    };
-    let checked = decode.check_decoder(encode);
-    checked.map_err(|reason| faults.at(at, reason))?;
-    Ok(decode)
+    })
 }
 
 /// Replaces values of a built-in recipe.
@@ -489,6 +499,43 @@ impl StepCheck<'_> {
             }
         }
         Ok(StepArgument::Named(name.to_owned()))
+    }
+
+    /// Checks the steps between a model and its synthesizer, which starts at `at`.
+    fn between(
+        &self,
+        tables: &[Spanned<toml::Table>],
+        synthesizer: Option<&Match>,
+        (matches, prepare): (&Match, &[RecipeStep]),
+        at: usize,
+    ) -> Result<Vec<RecipeStep>, RecipeError> {
+        let Some(synthesizer) = synthesizer else {
+            return match tables.first() {
+                Some(table) => {
+                    let reason =
+                        "`between` needs a recipe that reads a text, and the table `decode`";
+                    Err(self.faults.at(table.span().start, reason.to_owned()))
+                }
+                None => Ok(Vec::new()),
+            };
+        };
+        let outputs = matches
+            .outputs
+            .iter()
+            .map(|it| (it.name.clone(), DataKind::Values));
+        let made = prepare
+            .iter()
+            .map(|step| (step.to.clone(), step.operator.to));
+        let first = matches.outputs.first().map_or("", |it| it.name.as_str());
+        let steps = self.steps(tables, made.chain(outputs).collect(), first, "between")?;
+        match &synthesizer.missing(matches, &[prepare, &steps])[..] {
+            [] => Ok(steps),
+            names => {
+                let names = names.join("`, `");
+                let reason = format!("`decode`: no step and no output makes the input `{names}`");
+                Err(self.faults.at(at, reason))
+            }
+        }
     }
 
     /// Checks how the model runs over a sound.

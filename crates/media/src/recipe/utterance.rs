@@ -6,14 +6,15 @@
     reason = "a pause has few samples"
 )]
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 
 use pkgtool_engine::tensor::Tensor;
 
-use super::FittedRecipe;
-use crate::answer::{SpeechAnswer, TypedAnswer};
-use crate::picture::Geometry;
+use super::fit::PreparedPiece;
+use super::{FittedRecipe, FittedSynthesizer};
+use crate::answer::SpeechAnswer;
+use crate::operators::{Array, Data};
 use crate::voice::{MAX_PHONEMES, PieceContext, SymbolTable, Voice, pause, pieces};
 
 /// Maximum number of samples of the whole speech.
@@ -26,8 +27,12 @@ pub struct TextRun {
     voice: Option<Voice>,
     phonemes: String,
     pieces: VecDeque<String>,
-    /// The piece that runs.
+    /// The piece that runs, and what the steps made of it.
     current: String,
+    known: BTreeMap<String, Data>,
+    tokens: usize,
+    /// Numbers of frames that the durations ask for, and that the model gives.
+    frames: [usize; 2],
     made: Option<SpeechAnswer>,
 }
 
@@ -56,6 +61,9 @@ impl TextRun {
             phonemes: split.join(" "),
             pieces: split.into_iter().filter(|it| !is_silent(it)).collect(),
             current: String::new(),
+            known: BTreeMap::new(),
+            tokens: 0,
+            frames: [0, 0],
             made: None,
         })
     }
@@ -66,20 +74,60 @@ impl TextRun {
             return Ok(None);
         };
         self.current = piece;
-        let inputs = recipe.preparation.piece(PieceContext {
+        let PreparedPiece {
+            inputs,
+            tokens,
+            known,
+        } = recipe.preparation.piece(self.context())?;
+        (self.tokens, self.known) = (tokens, known);
+        Ok(Some(inputs))
+    }
+
+    fn context(&self) -> PieceContext<'_> {
+        PieceContext {
             phonemes: &self.current,
             symbols: &self.symbols,
             voice: self.voice.as_ref(),
-        });
-        inputs.map(Some)
+        }
     }
 
-    /// Adds the outputs of a run.
-    pub fn add(&mut self, recipe: &FittedRecipe, outputs: &[Tensor]) -> Result<(), String> {
-        let answer = recipe.interpret(outputs, Geometry::same([1, 1]))?;
-        let TypedAnswer::Speech(speech) = answer else {
-            return Err("the recipe answers with no speech".to_owned());
-        };
+    /// Converts the outputs of the first model to the inputs of its synthesizer. Returns `None` if the piece takes more
+    /// frames than the synthesizer has: its parts come next.
+    pub fn synthesizer_inputs(
+        &mut self,
+        recipe: &FittedRecipe,
+        synthesizer: &FittedSynthesizer,
+        outputs: &[Tensor],
+    ) -> Result<Option<Vec<Tensor>>, String> {
+        let mut known = std::mem::take(&mut self.known);
+        let named = recipe.outputs.iter().zip(outputs);
+        known.extend(named.map(|(name, it)| (name.clone(), Data::Values(Array::of(it)))));
+        let of_piece = (self.context(), self.tokens);
+        let made = synthesizer.inputs(&recipe.between, &mut known, of_piece)?;
+        let [asked, given] = made.frames;
+        let length = self.current.chars().count();
+        if asked > given && length > 1 {
+            for part in pieces(&self.current, length.div_ceil(2)).into_iter().rev() {
+                self.pieces.push_front(part);
+            }
+            return Ok(None);
+        }
+        self.frames = made.frames;
+        Ok(Some(made.inputs))
+    }
+
+    /// Adds the outputs of a run: of the synthesizer, if there is one.
+    pub fn add(
+        &mut self,
+        recipe: &FittedRecipe,
+        synthesizer: Option<&FittedSynthesizer>,
+        outputs: &[Tensor],
+    ) -> Result<(), String> {
+        let names = synthesizer.map_or(&recipe.outputs, |it| &it.outputs);
+        let frames = self.frames;
+        let named = names.iter().zip(outputs);
+        let named = named.map(|(name, it)| (name.clone(), Array::of(it).cut(frames)));
+        let speech = recipe.interpret_piece(named)?;
         let made = self.made.get_or_insert(SpeechAnswer {
             samples: Vec::new(),
             ..speech

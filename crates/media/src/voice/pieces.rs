@@ -40,10 +40,7 @@ pub(crate) fn pieces(phonemes: &str, most: usize) -> Vec<String> {
         let cut = behind(ENDS).or_else(|| behind(MARKS)).or_else(spaces);
         let (piece, others) = rest.split_at(cut.unwrap_or(most));
         pieces.push(piece.iter().collect());
-        rest = match others {
-            [' ', others @ ..] => others,
-            others => others,
-        };
+        rest = others.strip_prefix(&[' ']).unwrap_or(others);
     }
     if !rest.is_empty() {
         pieces.push(rest.iter().collect());

@@ -87,8 +87,11 @@ fn piper_file(model: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// Values for recipes, by name.
+type RecipeSettings = Vec<(&'static str, Json)>;
+
 /// Returns values for recipes from the file that Piper's models have beside them, and its name.
-pub(crate) fn settings_beside(model: &Path) -> Result<(Vec<(&'static str, Json)>, String), String> {
+pub(crate) fn settings_beside(model: &Path) -> Result<(RecipeSettings, String), String> {
     let path = piper_file(model);
     let name = path.file_name().unwrap_or_default();
     let name = name.to_string_lossy().into_owned();

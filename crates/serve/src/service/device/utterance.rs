@@ -9,7 +9,7 @@ use super::super::away::{caller, with_parsers};
 use super::super::engine::Endpoint;
 use super::super::media::{MediaAnswerForm, MediaRequest};
 use super::super::{Answer, Body, CallError, Refusal, Request};
-use super::faults::{failed, interpreted};
+use super::faults::{failed, interpreted, misfit};
 use super::time::TimeLeft;
 use super::variants::MethodEntry;
 use super::{Device, runnable};
@@ -17,7 +17,7 @@ use crate::account::AccountId;
 use pkgtool_engine::runtime::parsers::ParserClient;
 use pkgtool_media::MediaKind;
 use pkgtool_media::answer::TypedAnswer;
-use pkgtool_media::recipe::{ModelRecipe, TextRun};
+use pkgtool_media::recipe::{FittedSynthesizer, ModelRecipe, TextRun};
 use pkgtool_media::worker;
 
 /// The phonemes of a text, with the model and the recipe that speak it.
@@ -25,6 +25,8 @@ use pkgtool_media::worker;
 pub struct PreparedUtterance {
     endpoint: Arc<Endpoint>,
     recipe: Arc<ModelRecipe>,
+    /// The model that makes the sound of what the first one predicts.
+    synthesizer: Option<(Arc<Endpoint>, Arc<FittedSynthesizer>)>,
     run: TextRun,
     form: MediaAnswerForm,
     /// The place of the text in the request, for errors.
@@ -52,6 +54,18 @@ impl Device {
             let converted = with_parsers(client, convert).await?;
             converted.map_err(|error| failed(error, MediaKind::Text, &place))?
         };
+        let synthesizer = if recipe.needs_decoder() {
+            let (other, fitted) = self.synthesizer(entry, &recipe).ok_or_else(|| {
+                let expected = recipe.expected_decoder();
+                refused(format!(
+                    "no method makes the sound of what this one predicts: expected {expected}"
+                ))
+            })?;
+            let endpoint = self.endpoint(other, runnable(other)?)?;
+            Some((endpoint, Arc::new(fitted)))
+        } else {
+            None
+        };
         let model = runnable(entry)?;
         let endpoint = self.endpoint(entry, model)?;
         let (path, chosen) = (model.model.clone(), Arc::clone(&recipe));
@@ -63,9 +77,25 @@ impl Device {
         Ok(PreparedUtterance {
             endpoint,
             recipe,
+            synthesizer,
             run,
             form,
             place,
+        })
+    }
+
+    /// Returns the entry that makes the sound of what another one predicts.
+    fn synthesizer(
+        &self,
+        entry: &MethodEntry,
+        recipe: &ModelRecipe,
+    ) -> Option<(&MethodEntry, FittedSynthesizer)> {
+        let others = self.variants.entries.iter();
+        let mut others = others.filter(|other| other.variant == entry.variant);
+        others.find_map(|other| {
+            let signature = &other.model.as_ref().ok()?.signature;
+            let fitted = recipe.synthesizer(other.component.as_deref(), signature)?;
+            Some((other, fitted))
         })
     }
 }
@@ -85,9 +115,22 @@ impl PreparedUtterance {
             .next_inputs(&self.recipe.fitted)
             .map_err(unsuited)?
         {
-            let outputs = time.run(&self.endpoint, caller, inputs).await?;
+            let mut outputs = time.run(&self.endpoint, caller, inputs).await?;
+            let synthesizer = self.synthesizer.as_ref();
+            if let Some((endpoint, fitted)) = synthesizer {
+                let recipe = &self.recipe.fitted;
+                let inputs = self.run.synthesizer_inputs(recipe, fitted, &outputs);
+                let Some(inputs) = inputs.map_err(|reason| misfit(&reason))? else {
+                    continue;
+                };
+                outputs = time.run(endpoint, caller, inputs).await?;
+            }
+            let fitted = synthesizer.map(|(_, fitted)| Arc::clone(fitted));
             let (mut run, recipe) = (self.run, Arc::clone(&self.recipe));
-            let add = move || run.add(&recipe.fitted, &outputs).map(|()| run);
+            let add = move || {
+                let added = run.add(&recipe.fitted, fitted.as_deref(), &outputs);
+                added.map(|()| run)
+            };
             self.run = interpreted(add).await?;
         }
         let (run, form) = (self.run, self.form);

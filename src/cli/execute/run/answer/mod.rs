@@ -16,10 +16,10 @@ use super::super::{selection_failure, start_with_notes};
 use super::{CompletedRun, RunArgs, json};
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::output;
-use pkgtool_engine::Session as _;
 use pkgtool_engine::runtime::selection::Selection;
 use pkgtool_engine::runtime::target::Started;
 use pkgtool_engine::tensor::Tensor;
+use pkgtool_engine::{RunStart, Session as _};
 use pkgtool_media::answer::{LineAnswer, SubtitleFormat, TextAnswer, TypedAnswer};
 use pkgtool_media::picture::{self, Geometry, Quad};
 use pkgtool_media::recipe::{self, ChoiceError, FittedRecipe, RecipeChoice};
@@ -76,7 +76,7 @@ struct Answered {
     saved: Option<PathBuf>,
 }
 
-/// A model that reads what another one has found: lines of a picture, or windows of a sound.
+/// A model that reads what another one has found: lines of a picture, windows of a sound, or durations of phonemes.
 struct StartedReader {
     selection: Selection,
     started: Started,
@@ -85,6 +85,51 @@ struct StartedReader {
     /// Time of all its runs, and their number.
     time: Duration,
     runs: usize,
+}
+
+/// A model and the time of its runs.
+#[derive(Default)]
+struct TimedModel {
+    started: Option<Started>,
+    time: Duration,
+    runs: usize,
+}
+
+impl TimedModel {
+    /// Runs the model; the first run starts it.
+    fn run(
+        &mut self,
+        args: &RunArgs,
+        selection: &Selection,
+        begins: RunStart,
+        inputs: &[Tensor],
+    ) -> Result<Vec<Tensor>, Failure> {
+        self.runs += 1;
+        let Some(started) = &mut self.started else {
+            let mut started = start(args, selection, inputs)?;
+            self.time += started.first_answer.time;
+            let outputs = std::mem::take(&mut started.first_answer.outputs);
+            self.started = Some(started);
+            return Ok(outputs);
+        };
+        let worker = &mut started.worker;
+        let ran = worker.begin(begins).and_then(|()| worker.run(inputs));
+        let model = selection.model.display();
+        let ran = ran.map_err(|error| Failure::Other(format!("{model}: {error}")))?;
+        self.time += ran.time;
+        Ok(ran.outputs)
+    }
+
+    /// Returns the model as one that reads what another one has found.
+    fn reader(self, selection: Selection) -> Option<StartedReader> {
+        Some(StartedReader {
+            selection,
+            started: self.started?,
+            recipe: None,
+            time: self.time,
+            runs: self.runs,
+        })
+    }
 }
 
 /// A run on a prepared picture.
@@ -147,8 +192,8 @@ fn raw(args: &RunArgs, path: &Path) -> Result<Exit, Failure> {
             (chosen.selection, run.inputs, run.started)
         }
         MediaKind::Text => {
-            let run = utterance::first(args, &chosen, path)?;
-            (chosen.selection, run.inputs, run.started)
+            let (inputs, started) = utterance::first(args, &chosen, path)?;
+            (chosen.selection, inputs, started)
         }
     };
     let stages = [CompletedRun {

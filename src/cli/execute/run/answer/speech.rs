@@ -1,54 +1,17 @@
 //! Transcripts: an encoder runs once for each window of a sound, and a decoder once for each token.
 
 use std::path::Path;
-use std::time::Duration;
 
 use super::super::RunArgs;
-use super::{Answered, StartedReader, load, misfit, start, unsuited};
+use super::{Answered, TimedModel, load, misfit, unsuited};
 use crate::cli::exit::Failure;
+use pkgtool_engine::RunStart;
 use pkgtool_engine::runtime::selection::{self, Selection};
-use pkgtool_engine::runtime::target::Started;
-use pkgtool_engine::tensor::Tensor;
-use pkgtool_engine::{RunStart, Session as _};
 use pkgtool_media::answer::TypedAnswer;
 use pkgtool_media::recipe::{DecoderChoice, RecipeChoice};
 use pkgtool_media::sound;
 use pkgtool_media::speech::{SpeechRun, SpeechStep, SpeechTokens};
 use pkgtool_text::tokenizer::{Tokenizer, TokenizerFiles};
-
-/// A model and the time of its runs.
-#[derive(Default)]
-struct TimedModel {
-    started: Option<Started>,
-    time: Duration,
-    runs: usize,
-}
-
-impl TimedModel {
-    /// Runs the model; the first run starts it.
-    fn run(
-        &mut self,
-        args: &RunArgs,
-        selection: &Selection,
-        begins: RunStart,
-        inputs: &[Tensor],
-    ) -> Result<Vec<Tensor>, Failure> {
-        self.runs += 1;
-        let Some(started) = &mut self.started else {
-            let mut started = start(args, selection, inputs)?;
-            self.time += started.first_answer.time;
-            let outputs = std::mem::take(&mut started.first_answer.outputs);
-            self.started = Some(started);
-            return Ok(outputs);
-        };
-        let worker = &mut started.worker;
-        let ran = worker.begin(begins).and_then(|()| worker.run(inputs));
-        let model = selection.model.display();
-        let ran = ran.map_err(|error| Failure::Other(format!("{model}: {error}")))?;
-        self.time += ran.time;
-        Ok(ran.outputs)
-    }
-}
 
 /// Converts the sound to its words.
 pub(super) fn answer(
@@ -114,13 +77,7 @@ pub(super) fn answer(
     }
     let started = encoding.started;
     let started = started.ok_or_else(|| unsuited(path, "the sound is too short for words"))?;
-    let reader = decoding.started.map(|started| StartedReader {
-        selection: of_decoder,
-        started,
-        recipe: None,
-        time: decoding.time,
-        runs: decoding.runs,
-    });
+    let reader = decoding.reader(of_decoder);
     Ok(Answered {
         selection,
         started,

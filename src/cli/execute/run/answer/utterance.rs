@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use super::super::RunArgs;
-use super::{Answered, misfit, start};
+use super::{Answered, TimedModel, misfit, start};
 use crate::cli::exit::Failure;
-use pkgtool_engine::Session as _;
+use pkgtool_engine::RunStart;
 use pkgtool_engine::runtime::target::Started;
 use pkgtool_engine::tensor::Tensor;
 use pkgtool_media::answer::{SpeechAnswer, TypedAnswer};
@@ -14,21 +14,8 @@ use pkgtool_media::recipe::{RecipeChoice, TextRun};
 use pkgtool_media::sound::SoundFormat;
 use pkgtool_media::voice;
 
-/// The run on the first piece of a text.
-pub(super) struct FirstPiece {
-    run: TextRun,
-    pub(super) inputs: Vec<Tensor>,
-    pub(super) started: Started,
-}
-
-/// Runs the model on the first piece.
-pub(super) fn first(
-    args: &RunArgs,
-    chosen: &RecipeChoice,
-    given: &Path,
-) -> Result<FirstPiece, Failure> {
-    let recipe = &chosen.recipe.fitted;
-    let other = |reason: String| Failure::Other(reason);
+/// Prepares the runs over the text of the arguments.
+fn prepared(args: &RunArgs, chosen: &RecipeChoice, given: &Path) -> Result<TextRun, Failure> {
     let text = text(given)?;
     let prepare = || {
         let phonemes = if args.answer.phonemes {
@@ -36,18 +23,22 @@ pub(super) fn first(
         } else {
             voice::english(&text)?
         };
-        TextRun::new(recipe, &chosen.selection.model, &phonemes)
+        TextRun::new(&chosen.recipe.fitted, &chosen.selection.model, &phonemes)
     };
     let prepared = args.target.within("preparing the text", prepare);
-    let mut run = prepared.map_err(other)?;
-    let inputs = run.next_inputs(recipe).map_err(other)?;
-    let inputs = inputs.ok_or_else(|| other("the text is empty".to_owned()))?;
+    prepared.map_err(Failure::Other)
+}
+
+/// Runs the model on the first piece, and returns its inputs too.
+pub(super) fn first(
+    args: &RunArgs,
+    chosen: &RecipeChoice,
+    given: &Path,
+) -> Result<(Vec<Tensor>, Started), Failure> {
+    let inputs = prepared(args, chosen, given)?.next_inputs(&chosen.recipe.fitted);
+    let inputs = inputs.map_err(Failure::Other)?.unwrap_or_default();
     let started = start(args, &chosen.selection, &inputs)?;
-    Ok(FirstPiece {
-        run,
-        inputs,
-        started,
-    })
+    Ok((inputs, started))
 }
 
 /// Returns the text of an argument; `@` stands in front of the name of a file.
@@ -66,37 +57,48 @@ pub(super) fn answer(
     chosen: RecipeChoice,
     given: &Path,
 ) -> Result<Answered, Failure> {
-    let FirstPiece {
-        mut run,
-        mut started,
+    let mut run = prepared(args, &chosen, given)?;
+    let RecipeChoice {
+        selection,
+        recipe,
+        synthesizer,
         ..
-    } = first(args, &chosen, given)?;
-    let recipe = chosen.recipe.fitted;
+    } = chosen;
+    if recipe.needs_decoder() && synthesizer.is_none() {
+        let (model, expected) = (selection.model.display(), recipe.expected_decoder());
+        let reason = "no method makes the sound of what this one predicts: expected";
+        return Err(Failure::Other(format!("{model}: {reason} {expected}")));
+    }
+    let recipe = recipe.fitted;
     let unfit = |reason: String| misfit(&recipe, &reason);
-    let (mut time, mut runs) = (started.first_answer.time, 1);
-    let outputs = std::mem::take(&mut started.first_answer.outputs);
-    run.add(&recipe, &outputs).map_err(unfit)?;
+    let (mut first, mut second) = (TimedModel::default(), TimedModel::default());
     while let Some(inputs) = run.next_inputs(&recipe).map_err(unfit)? {
-        let ran = started.worker.run(&inputs);
-        let model = chosen.selection.model.display();
-        let ran = ran.map_err(|error| Failure::Other(format!("{model}: {error}")))?;
-        time += ran.time;
-        runs += 1;
-        run.add(&recipe, &ran.outputs).map_err(unfit)?;
+        let mut outputs = first.run(args, &selection, RunStart::Anew, &inputs)?;
+        if let Some(choice) = &synthesizer {
+            let inputs = run.synthesizer_inputs(&recipe, &choice.synthesizer, &outputs);
+            let Some(inputs) = inputs.map_err(unfit)? else {
+                continue;
+            };
+            outputs = second.run(args, &choice.selection, RunStart::Anew, &inputs)?;
+        }
+        let fitted = synthesizer.as_ref().map(|choice| &choice.synthesizer);
+        run.add(&recipe, fitted, &outputs).map_err(unfit)?;
     }
     let speech = run.answer().map_err(unfit)?;
     let saved = args.answer.save.clone();
     if let Some(file) = &saved {
         save(file, &speech)?;
     }
+    let started = first.started.take();
+    let started = started.ok_or_else(|| Failure::Other("the text is empty".to_owned()))?;
     Ok(Answered {
         answer: TypedAnswer::Speech(speech),
-        selection: chosen.selection,
+        selection,
         started,
         recipe,
-        run_time: time,
-        runs,
-        reader: None,
+        run_time: first.time,
+        runs: first.runs,
+        reader: synthesizer.and_then(|choice| second.reader(choice.selection)),
         saved,
     })
 }
