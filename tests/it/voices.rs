@@ -11,13 +11,12 @@ use crate::support::graph::{Attribute, FLOAT, Graph, INT64, Size};
 use crate::support::run::pkgtool;
 
 /// What a made-up model divides ids by.
-const SCALE: f64 = 1000.0;
+const SCALE: f32 = 1000.0;
 
 /// Makes a graph whose samples are its inputs: ids divided by 1000, and what `others` names as they are.
 fn echo(graph: Graph, tokens: &str, others: &[&str]) -> Graph {
-    let one = (1.0 / SCALE) as f32;
     let graph = graph
-        .bytes_of("scale", FLOAT, &[1], &one.to_le_bytes())
+        .bytes_of("scale", FLOAT, &[1], &(1.0 / SCALE).to_le_bytes())
         .integers("flat", &[-1])
         .node("Cast", &[tokens], "cast", &[Attribute::Int("to", FLOAT)])
         .node("Mul", &["cast", "scale"], "small", &[])
@@ -76,7 +75,7 @@ fn predictor(frames: i64) -> Vec<u8> {
         .integers("frames", &[frames])
         .integers("flat", &[-1])
         .integers("column", &[1, -1, 1])
-        .bytes_of("scale", FLOAT, &[1], &((1.0 / SCALE) as f32).to_le_bytes())
+        .bytes_of("scale", FLOAT, &[1], &(1.0 / SCALE).to_le_bytes())
         .node("Mul", &["mask", "frames"], "many", &[])
         .node("Reshape", &["many", "flat"], "durations", &[])
         .node("Cast", &["tokens"], "cast", &[Attribute::Int("to", FLOAT)])
@@ -210,7 +209,7 @@ fn expect_samples(found: &[f64], expected: &[f64]) {
 }
 
 fn scaled(ids: &[f64], others: &[f64]) -> Vec<f64> {
-    let ids = ids.iter().map(|id| id / SCALE);
+    let ids = ids.iter().map(|id| id / f64::from(SCALE));
     ids.chain(others.iter().copied()).collect()
 }
 
@@ -251,6 +250,32 @@ fn english_texts_become_phonemes() {
 }
 
 #[test]
+fn a_text_behind_a_package_that_embeds_is_embedded() {
+    let example = |name: &str| format!("{}/packages-examples/{name}", env!("CARGO_MANIFEST_DIR"));
+    let sentence = example("hush-sentence");
+    let [behind, named] = [&["a cat"][..], &["--text", "a cat"]].map(|text| {
+        let all = ["run", &sentence, "--json", "--engine", "tract"];
+        let ran = pkgtool(all.iter().chain(text)).run().expect_code(0);
+        ran.json()["embedded_texts"].clone()
+    });
+    assert!(behind.is_array(), "{behind}");
+    assert_eq!(behind, named);
+    // Where pictures are taken as well, it is the name of a file.
+    for package in [example("twin-view"), example("glimpse")] {
+        let ran = pkgtool(["run", &package, "missing.jpg"])
+            .run()
+            .expect_code(2);
+        assert!(
+            ran.stderr.contains("missing.jpg: No such file"),
+            "{}",
+            ran.stderr
+        );
+    }
+    let ran = pkgtool(["run", &sentence, "a cat", "--save", "a.png"]).run();
+    assert!(ran.expect_code(2).stderr.contains("--text"));
+}
+
+#[test]
 fn long_texts_are_spoken_in_pieces_with_pauses() {
     let package = parrot();
     let folder = package.path().to_string_lossy();
@@ -271,7 +296,10 @@ fn a_predictor_and_a_synthesizer_speak_together() {
     let ids = [0.0, 50.0, 83.0, 16.0, 50.0, 83.0, 50.0, 0.0];
     // Each real id has two frames.
     let places: Vec<f64> = (0..8).flat_map(|id| [f64::from(id); 2]).collect();
-    let mut features: Vec<f64> = ids.iter().flat_map(|id| [id / SCALE, 1.0]).collect();
+    let mut features: Vec<f64> = ids
+        .iter()
+        .flat_map(|id| [id / f64::from(SCALE), 1.0])
+        .collect();
     features.resize(32, 0.0);
     expect_samples(
         &made,

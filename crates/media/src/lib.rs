@@ -1,7 +1,8 @@
-//! Pictures and sounds to tensors, and tensors to answers.
+//! Pictures, sounds and texts to tensors, and tensors to answers.
 //!
-//! A recipe ([`recipe::Recipe`]) says which models it fits, how a picture or a sound becomes the model's inputs, and
-//! how the outputs become an answer ([`answer::TypedAnswer`]): labels, boxes, segments, text, a vector or a picture. A
+//! A recipe ([`recipe::Recipe`]) says which models it fits, how a picture, a sound or a text becomes the model's inputs,
+//! and how the outputs become an answer ([`answer::TypedAnswer`]): labels, boxes, segments, text, speech, a vector or a
+//! picture. A
 //! recipe is data (TOML): it names operators of this crate and their parameters. Invariant: pictures and sounds are
 //! decoded with limits, and every operator checks the shapes that it reads. This crate knows no service and no
 //! terminal.

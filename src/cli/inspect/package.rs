@@ -13,6 +13,7 @@ use pkgtool_base::package::{Backend, Config};
 use pkgtool_base::source::text::defuse_line;
 use pkgtool_engine::runtime::selection::{self, Selection, SelectionCriteria};
 use pkgtool_media::recipe::{self, RecipeChoice};
+use pkgtool_media::{MediaKind, voice};
 
 /// A package, as the command shows it.
 struct InspectedPackage<'a> {
@@ -93,8 +94,12 @@ impl CommandReport for InspectedPackage<'_> {
                 write_recipe(text, choice)?;
                 writeln!(
                     text,
-                    "\n`pkgtool run {} FILE --set NAME=VALUE` overrides a value. {} beside the model replaces the recipe.",
+                    "\n`pkgtool run {} {} --set NAME=VALUE` overrides a value. {} beside the model replaces the recipe.",
                     text_of(self.path),
+                    match choice.recipe.fitted.takes {
+                        MediaKind::Text => "TEXT",
+                        _ => "FILE",
+                    },
                     recipe::FILE_NAME
                 )
             }
@@ -138,10 +143,10 @@ fn write_recipe(text: &mut String, choice: &RecipeChoice) -> std::fmt::Result {
     writeln!(text, "\nrecipe {}", defuse_line(&head))?;
     let model = choice.selection.model.display().to_string();
     writeln!(text, "  model   {}", defuse_line(&model))?;
-    if let Some(decoder) = &choice.decoder {
-        let Selection {
-            model, signature, ..
-        } = &decoder.selection;
+    if let Some(Selection {
+        model, signature, ..
+    }) = second(choice)
+    {
         let decoder = format!("{}, method {}", model.display(), signature.method);
         writeln!(text, "  decoder {}", defuse_line(&decoder))?;
     }
@@ -164,11 +169,29 @@ fn write_recipe(text: &mut String, choice: &RecipeChoice) -> std::fmt::Result {
         let count = format!("{} of the package", labels.count());
         rows.row(["names".to_owned(), count, defuse_line(&labels.source)]);
     }
+    let voices = voices(choice);
+    if !voices.is_empty() {
+        rows.row(["voices".to_owned(), voices.join(", "), String::new()]);
+    }
     write!(text, "{rows}")?;
     choice
         .reader
         .iter()
         .try_for_each(|reader| write_recipe(text, reader))
+}
+
+/// Returns the model that decodes what the first one gives, or makes its sound.
+fn second(choice: &RecipeChoice) -> Option<&Selection> {
+    let decoder = choice.decoder.as_ref().map(|it| &it.selection);
+    decoder.or(choice.synthesizer.as_ref().map(|it| &it.selection))
+}
+
+/// Returns the names of the voices of a model that speaks.
+fn voices(choice: &RecipeChoice) -> Vec<String> {
+    match choice.recipe.fitted.takes {
+        MediaKind::Text => voice::voice_names(&choice.selection.model),
+        _ => Vec::new(),
+    }
 }
 
 fn recipe_json(choice: &RecipeChoice) -> Json {
@@ -182,10 +205,11 @@ fn recipe_json(choice: &RecipeChoice) -> Json {
         "method": choice.selection.signature.method,
         "values": fitted.values,
         "label_source": fitted.labels().map(|it| &it.source),
-        "decoder": choice.decoder.as_ref().map(|decoder| json!({
-            "model": decoder.selection.model,
-            "method": decoder.selection.signature.method,
+        "decoder": second(choice).map(|decoder| json!({
+            "model": decoder.model,
+            "method": decoder.signature.method,
         })),
+        "voices": voices(choice),
         "reader": choice.reader.as_deref().map(recipe_json),
     })
 }

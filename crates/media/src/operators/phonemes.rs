@@ -322,15 +322,15 @@ fn stretch(
     let durations: Vec<usize> = durations.collect();
     let asked: usize = durations.iter().sum();
     let fixed = context.fixed(arguments.word("fill"));
-    let most = fixed.unwrap_or(usize::MAX).min(arguments.whole("most"));
+    let room = fixed.unwrap_or(usize::MAX).min(arguments.whole("most"));
     let places = durations.iter().enumerate();
     let places = places.flat_map(|(place, count)| std::iter::repeat_n(place as f32, *count));
-    let mut places: Vec<f32> = places.take(most).collect();
-    let last = context.tokens.saturating_sub(1) as f32;
-    let least = arguments.whole("least").min(most);
-    places.resize(places.len().max(least).max(fixed.unwrap_or(0)), last);
-    context.frames = [asked, places.len()];
-    Ok(row(places))
+    let mut made: Vec<f32> = places.take(room).collect();
+    let end = context.tokens.saturating_sub(1) as f32;
+    let least = arguments.whole("least").min(room);
+    made.resize(made.len().max(least).max(fixed.unwrap_or(0)), end);
+    context.frames = [asked, made.len()];
+    Ok(row(made))
 }
 
 fn spoken(from: &[&Data], arguments: &Arguments, _: &mut StepContext<'_>) -> Result<Data, String> {

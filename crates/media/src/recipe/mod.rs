@@ -1,4 +1,4 @@
-//! Recipes: which models they fit, and the steps from a picture or a sound to tensors and from tensors to an answer.
+//! Recipes: which models they fit, and the steps from a picture, a sound or a text to tensors and from tensors to an answer.
 //!
 //! Invariant: a parsed recipe is sound. Its steps exist, read what an earlier step made, of the right kind, and
 //! their parameters are valid; the last step makes an answer.

@@ -166,22 +166,9 @@ impl Recipe {
                 .map_or(Ok(()), |it| it.check_decoder(&matches));
             checked.map_err(|reason| check.faults.at(decode_at, reason))?;
         }
-        let has_decoder = decode.is_some() && takes != MediaKind::Text;
-        if (answer == TypedAnswerKind::Transcript) != has_decoder {
-            let reason = "the step `transcript` and the table `decode` need each other";
-            return Err(check.faults.whole(reason));
-        }
-        if (answer == TypedAnswerKind::Speech) != (takes == MediaKind::Text) {
-            let reason = "the step `spoken` and a recipe that reads a text need each other";
-            return Err(check.faults.whole(reason));
-        }
-        if read.then.is_some() && answer != TypedAnswerKind::Lines {
-            let reason = format!(
-                "`then` needs an answer with {}",
-                TypedAnswerKind::Lines.summary()
-            );
-            return Err(check.faults.whole(reason));
-        }
+        let decodes = decode.is_some() && takes != MediaKind::Text;
+        let suited = suits(answer, (takes, decodes), read.then.is_some());
+        suited.map_err(|reason| check.faults.whole(reason))?;
         Ok(Self {
             name: read.name,
             summary: read.summary,
@@ -200,6 +187,25 @@ impl Recipe {
             values,
         })
     }
+}
+
+/// Checks that an answer suits what a recipe reads and has.
+fn suits(
+    answer: TypedAnswerKind,
+    (takes, decodes): (MediaKind, bool),
+    has_reader: bool,
+) -> Result<(), String> {
+    if (answer == TypedAnswerKind::Transcript) != decodes {
+        return Err("the step `transcript` and the table `decode` need each other".to_owned());
+    }
+    if (answer == TypedAnswerKind::Speech) != (takes == MediaKind::Text) {
+        return Err("the step `spoken` and a recipe that reads a text need each other".to_owned());
+    }
+    if has_reader && answer != TypedAnswerKind::Lines {
+        let lines = TypedAnswerKind::Lines.summary();
+        return Err(format!("`then` needs an answer with {lines}"));
+    }
+    Ok(())
 }
 
 /// Reads the decoder for what `encode` gives.

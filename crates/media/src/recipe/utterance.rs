@@ -124,10 +124,9 @@ impl TextRun {
         outputs: &[Tensor],
     ) -> Result<(), String> {
         let names = synthesizer.map_or(&recipe.outputs, |it| &it.outputs);
-        let frames = self.frames;
-        let named = names.iter().zip(outputs);
-        let named = named.map(|(name, it)| (name.clone(), Array::of(it).cut(frames)));
-        let speech = recipe.interpret_piece(named)?;
+        let pairs = names.iter().zip(outputs);
+        let cut = pairs.map(|(name, it)| (name.clone(), Array::of(it).cut(self.frames)));
+        let speech = recipe.interpret_piece(cut)?;
         let made = self.made.get_or_insert(SpeechAnswer {
             samples: Vec::new(),
             ..speech

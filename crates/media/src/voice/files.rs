@@ -15,7 +15,7 @@ const MAX_BYTES: u64 = 16 << 20;
 const MAX_VOICES: usize = 1000;
 
 /// The name of the voice that applies if nothing else is wished.
-pub const AUTO_VOICE: &str = "auto";
+const AUTO_VOICE: &str = "auto";
 
 /// The voice that `auto` prefers; otherwise it is the first one.
 const PREFERRED: &str = "af_heart";

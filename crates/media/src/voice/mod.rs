@@ -13,7 +13,7 @@ mod symbols;
 
 pub use english::english;
 pub(crate) use files::Voice;
-pub use files::{AUTO_VOICE, voice_names};
+pub use files::voice_names;
 pub(crate) use pieces::{MAX_PHONEMES, pause, pieces};
 pub(crate) use symbols::{SymbolTable, settings_beside};
 

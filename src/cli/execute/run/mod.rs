@@ -126,11 +126,14 @@ pub(in super::super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     if args.bundled {
         return bundled::run(args);
     }
-    if args.answer.given.is_some() {
-        return answer::run(args);
+    if let Some(given) = &args.answer.given {
+        return match texts::meant(args, given) {
+            Some(text) => texts::run(args, &[text]),
+            None => answer::run(args),
+        };
     }
     if !args.texts.texts.is_empty() {
-        return texts::run(args);
+        return texts::run(args, &args.texts.texts);
     }
     if args.steps.is_some() || !args.step_inputs.is_empty() || !args.feeds.is_empty() {
         return steps::run(args);

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use pkgtool_base::source::text::defuse_line;
 use pkgtool_engine::Session;
 use pkgtool_engine::runtime::selection::{self, Selection, SelectionError};
 use pkgtool_engine::runtime::target::Started;
+use pkgtool_media::MediaKind;
 use pkgtool_text::embedding::{
     CAPABILITY, Embedder, EmbeddingInput, EmbeddingOptions, EmbeddingPlan, EmbeddingSettings,
     Pooling, cosine,
@@ -80,9 +82,22 @@ fn pooling(name: &str) -> Result<Pooling, String> {
     })
 }
 
-/// Embeds the texts of the arguments.
-pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
-    let texts = texts(&args.texts.texts)?;
+/// Returns the text that an argument is: it names no file, and the package embeds texts only.
+pub(super) fn meant(args: &RunArgs, given: &Path) -> Option<String> {
+    if given.exists() || args.answer.has_options() {
+        return None;
+    }
+    let variant = selected(args).ok()?.variant?;
+    let config = selection::config(&variant.config).ok()?;
+    let takes_files = |it: &String| MediaKind::of_capability(it).is_some();
+    let embeds = config.capabilities.iter().any(|it| it == CAPABILITY)
+        && !config.capabilities.iter().any(takes_files);
+    given.to_str().filter(|_| embeds).map(str::to_owned)
+}
+
+/// Embeds texts, or the lines of files.
+pub(super) fn run(args: &RunArgs, given: &[String]) -> Result<Exit, Failure> {
+    let texts = texts(given)?;
     let embedded = embed(args, texts)?;
     let text = args.target.within("formatting the vectors", || {
         if args.json {

@@ -136,13 +136,11 @@ impl PreparedUtterance {
         let (run, form) = (self.run, self.form);
         let encode = move || {
             let speech = run.answer()?;
-            match form {
-                MediaAnswerForm::Sound(format) => Ok((speech.encode(format)?, format.media_type())),
-                _ => {
-                    let json = TypedAnswer::Speech(speech).to_json().to_string();
-                    Ok((json.into_bytes(), "application/json"))
-                }
+            if let MediaAnswerForm::Sound(format) = form {
+                return Ok((speech.encode(format)?, format.media_type()));
             }
+            let json = TypedAnswer::Speech(speech).to_json().to_string();
+            Ok((json.into_bytes(), "application/json"))
         };
         let (body, content_type) = interpreted(encode).await?;
         Ok(Answer {

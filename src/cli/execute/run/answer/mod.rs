@@ -33,8 +33,8 @@ const MAX_FILE_BYTES: u64 = 256 << 20;
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Answers")]
 pub(super) struct AnswerArgs {
-    /// A picture (JPEG, PNG, WebP, GIF), a sound (WAV, FLAC, MP3, OGG, Opus, M4A, WebM), or a text to speak (`@FILE` reads
-    /// it from a file): run the model on it and show labels, boxes, text, classes, segments, speech or a vector
+    /// A picture (such as JPEG or PNG), a sound (such as WAV or M4A), or a text (`@FILE` reads it from a file): run the
+    /// model on it and show labels, boxes, text, classes, segments, speech or a vector
     #[arg(value_name = "FILE|TEXT", conflicts_with_all = ["inputs", "dims", "chain", "steps", "step_inputs",
         "feeds", "bundled", "output_dir", "check_finite", "texts", "mean", "std"])]
     pub(super) given: Option<PathBuf>,
@@ -60,6 +60,17 @@ pub(super) struct AnswerArgs {
     /// Treat a model file without a package as one with this capability
     #[arg(long = "as", value_name = "CAPABILITY", requires = "given")]
     capability: Option<String>,
+}
+
+impl AnswerArgs {
+    /// Returns whether an option besides the file or text is there.
+    pub(super) fn has_options(&self) -> bool {
+        !self.set.is_empty()
+            || self.save.is_some()
+            || self.raw
+            || self.phonemes
+            || self.capability.is_some()
+    }
 }
 
 /// An answer, and how it was found.
