@@ -168,7 +168,7 @@ async fn a_description_tells_what_there_is() {
         let data = model.with_extension("onnx.data");
         let sizes = [model, data].map(|path| path.metadata().expect("an example").len());
         assert_eq!(it.size_bytes, sizes.iter().sum::<u64>());
-        assert!(it.takes.is_none());
+        assert_eq!(it.takes, Some(MediaKind::Text));
     })
     .await;
     with("pocket_diffusion", async |device| {

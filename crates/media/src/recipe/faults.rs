@@ -5,6 +5,8 @@ use std::fmt;
 use toml::Spanned;
 
 use super::pattern::TensorPattern;
+use crate::answer::TypedAnswerKind;
+use crate::kind::MediaKind;
 
 /// A recipe cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -74,4 +76,23 @@ impl Faults<'_> {
         });
         tensors.collect()
     }
+}
+
+/// Checks that an answer suits what a recipe reads and has.
+pub(super) fn suits(
+    answer: TypedAnswerKind,
+    (takes, decodes): (MediaKind, bool),
+    has_reader: bool,
+) -> Result<(), String> {
+    if (answer == TypedAnswerKind::Transcript) != decodes {
+        return Err("the step `transcript` and the table `decode` need each other".to_owned());
+    }
+    if (answer == TypedAnswerKind::Speech) != (takes == MediaKind::Text) {
+        return Err("the step `spoken` and a recipe that reads a text need each other".to_owned());
+    }
+    if has_reader && answer != TypedAnswerKind::Lines {
+        let lines = TypedAnswerKind::Lines.summary();
+        return Err(format!("`then` needs an answer with {lines}"));
+    }
+    Ok(())
 }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 use toml::Spanned;
 
-use super::faults::{Faults, RecipeError};
+use super::faults::{Faults, RecipeError, suits};
 use super::pattern::is_name;
 use super::repeat::WindowRepeat;
 use super::step::{RecipeStep, StepArgument};
@@ -187,25 +187,6 @@ impl Recipe {
             values,
         })
     }
-}
-
-/// Checks that an answer suits what a recipe reads and has.
-fn suits(
-    answer: TypedAnswerKind,
-    (takes, decodes): (MediaKind, bool),
-    has_reader: bool,
-) -> Result<(), String> {
-    if (answer == TypedAnswerKind::Transcript) != decodes {
-        return Err("the step `transcript` and the table `decode` need each other".to_owned());
-    }
-    if (answer == TypedAnswerKind::Speech) != (takes == MediaKind::Text) {
-        return Err("the step `spoken` and a recipe that reads a text need each other".to_owned());
-    }
-    if has_reader && answer != TypedAnswerKind::Lines {
-        let lines = TypedAnswerKind::Lines.summary();
-        return Err(format!("`then` needs an answer with {lines}"));
-    }
-    Ok(())
 }
 
 /// Reads the decoder for what `encode` gives.

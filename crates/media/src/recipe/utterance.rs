@@ -45,9 +45,7 @@ impl TextRun {
             ));
         }
         let symbols = SymbolTable::of_package(model)?;
-        let is_known =
-            |phoneme: &char| phoneme.is_whitespace() || !symbols.ids(*phoneme).is_empty();
-        let known: String = phonemes.chars().filter(is_known).collect();
+        let known = symbols.known(phonemes);
         let split = pieces(&known, recipe.preparation.most_phonemes()?);
         let is_silent = |piece: &String| !piece.chars().any(char::is_alphabetic);
         if split.iter().all(is_silent) {

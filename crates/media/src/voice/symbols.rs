@@ -19,6 +19,19 @@ const MAX_BYTES: u64 = 4 << 20;
 /// Places of a table in a file.
 const PLACES: [&str; 3] = ["/phoneme_id_map", "/model/vocab", "/vocab"];
 
+/// Phonemes of English as one letter, and as those of other tables.
+const SPELLED: [(char, &str); 9] = [
+    ('A', "eɪ"),
+    ('I', "aɪ"),
+    ('O', "oʊ"),
+    ('W', "aʊ"),
+    ('Y', "ɔɪ"),
+    ('ʤ', "dʒ"),
+    ('ʧ', "tʃ"),
+    ('ᵊ', "ə"),
+    ('T', "ɾ"),
+];
+
 /// Values of recipes that Piper's files have: name, place, and whether it is the inverse.
 const SETTINGS: [(&str, &str, bool); 4] = [
     ("rate", "/audio/sample_rate", false),
@@ -72,6 +85,20 @@ impl SymbolTable {
             return Err("no phoneme has an id".to_owned());
         }
         Ok(Self { ids })
+    }
+
+    /// Returns the phonemes that have ids. A phoneme without one may be spelled by others; otherwise it is left out.
+    pub(crate) fn known(&self, phonemes: &str) -> String {
+        let has = |phoneme: char| phoneme.is_whitespace() || !self.ids(phoneme).is_empty();
+        let mut known = String::new();
+        for phoneme in phonemes.chars() {
+            if has(phoneme) {
+                known.push(phoneme);
+            } else if let Some((_, spelled)) = SPELLED.iter().find(|(it, _)| *it == phoneme) {
+                known.extend(spelled.chars().filter(|it| has(*it)));
+            }
+        }
+        known
     }
 
     /// Returns the ids of a symbol; none for an unknown one.
@@ -137,6 +164,8 @@ mod tests {
         ] {
             assert!(SymbolTable::of_json(&json).is_err(), "{json}");
         }
+        let table = SymbolTable::of_json(&json!({"o": 1, "ʊ": 2, "d": 3, " ": 4, "T": 5}));
+        assert_eq!(table.expect("a table").known("Oʤ xT\nY"), "oʊd T\n");
         let kokoro = SymbolTable::of_package(Path::new("/nowhere/model.onnx")).expect("a table");
         assert_eq!(kokoro.ids.len(), 115);
         assert_eq!([kokoro.ids('$'), kokoro.ids('ᵻ')], [[0], [177]]);

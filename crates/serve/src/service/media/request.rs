@@ -409,7 +409,7 @@ mod tests {
             (form(&two), FORM, "image", "two files"),
             (form(&many), FORM, "$", "more than 64 fields"),
             (
-                form(&[("name=\"answer\"", "x")]),
+                form(&[("name=\"file\"", "a"), ("name=\"answer\"", "x")]),
                 FORM,
                 "answer",
                 "image/png",
