@@ -11,7 +11,6 @@ use super::pattern::is_name;
 use super::repeat::WindowRepeat;
 use super::step::{RecipeStep, StepArgument};
 use super::{Match, Preset, Recipe, TensorPattern};
-use crate::answer::TypedAnswerKind;
 use crate::kind::MediaKind;
 use crate::operators::{self, DataKind, ParameterKind};
 
