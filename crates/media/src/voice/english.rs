@@ -14,8 +14,13 @@ use super::pieces::MAX_PHONEMES;
 /// Stands in the library's answer for a word without phonemes.
 const UNKNOWN: char = '❓';
 
-/// What stands for marks that are not ASCII.
-const MARKS: [(char, &str); 12] = [
+/// Stands for marks that are not ASCII, or that the library leaves out with the words around them.
+const MARKS: [(char, &str); 17] = [
+    ('/', " "),
+    ('\\', " "),
+    ('_', " "),
+    ('|', " "),
+    ('=', " equals "),
     ('‘', "'"),
     ('’', "'"),
     ('“', "\""),
@@ -91,6 +96,7 @@ mod tests {
             ("“I’ll live here”", "“ˌIl lˈɪv hˈɪɹ”"),
             ("42 cafés", "fˈɔɹTi tˈu kæfˈAz"),
             ("a blorping", "ɐ blˈɔɹpɪŋ"),
+            ("1/2 of it", "wˈʌn tˈu ʌv ɪt"),
         ] {
             assert_eq!(english(text).as_deref(), Ok(expected), "{text}");
         }
