@@ -150,6 +150,7 @@ mod tests {
             mask: None,
         };
         let answer = BoxAnswer {
+            runs: false,
             boxes: vec![object],
             size: [10, 10],
             label_source: String::new(),

@@ -27,6 +27,7 @@ impl TypedAnswerKind {
                 ]);
                 object["properties"]["mask"] = png;
                 object["properties"]["mask_origin"] = list(&size);
+                object["properties"]["rle"] = all(&[("size", &list(&size)), ("counts", &text)]);
                 all(&[
                     ("boxes", &list(&object)),
                     ("width", &size),

@@ -2,6 +2,7 @@
 //!
 //! Places are pixels of the picture that was sent, times are seconds.
 
+mod runs;
 mod sounds;
 
 pub use sounds::{
@@ -145,6 +146,8 @@ pub struct BoxAnswer {
     pub boxes: Vec<DetectedObject>,
     /// Width and height of the picture.
     pub size: [u32; 2],
+    /// Masks are runs of pixels, as COCO has them, in place of PNG.
+    pub runs: bool,
     /// The origin of the names.
     pub label_source: String,
 }
@@ -301,7 +304,7 @@ impl TypedAnswer {
             }),
             Self::Vector(answer) => json!({ "vector": answer.vector }),
             Self::Boxes(answer) => json!({
-                "boxes": answer.boxes.iter().map(DetectedObject::to_json).collect::<Vec<_>>(),
+                "boxes": answer.boxes.iter().map(|it| it.to_json(answer)).collect::<Vec<_>>(),
                 "width": answer.size[0],
                 "height": answer.size[1],
                 "label_source": answer.label_source,
@@ -332,7 +335,7 @@ impl TypedAnswer {
 }
 
 impl DetectedObject {
-    fn to_json(&self) -> Json {
+    fn to_json(&self, answer: &BoxAnswer) -> Json {
         let mut object = json!({
             "label": self.label,
             "score": self.score,
@@ -340,6 +343,10 @@ impl DetectedObject {
             "box": corners_json(self.corners),
         });
         if let Some(ObjectMask { origin, mask }) = &self.mask {
+            if answer.runs {
+                object["rle"] = runs::of_mask(mask, *origin, answer.size);
+                return object;
+            }
             object["mask"] = json!(png(mask));
             object["mask_origin"] = json!(origin);
         }

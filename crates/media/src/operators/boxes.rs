@@ -285,6 +285,7 @@ fn detections(
     let names = context.labels(arguments.json("labels"), None)?;
     let found = boxes(from, 0)?.iter();
     Ok(Data::Answer(TypedAnswer::Boxes(BoxAnswer {
+        runs: false,
         boxes: found
             .map(|found| detected(found, &names, context))
             .collect(),

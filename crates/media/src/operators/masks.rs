@@ -53,6 +53,11 @@ pub(super) const TABLE: &[Operator] = &[
                 kind: ParameterKind::Number(0.0, 1.0),
                 default: Some("0.5"),
             },
+            Parameter {
+                name: "masks",
+                kind: ParameterKind::Choice(&["png", "rle"]),
+                default: Some("\"png\""),
+            },
         ],
         run: instances,
     },
@@ -209,6 +214,7 @@ fn instances(
         objects.push(object);
     }
     Ok(Data::Answer(TypedAnswer::Boxes(BoxAnswer {
+        runs: arguments.word("masks") == "rle",
         boxes: objects,
         size: context.geometry.picture,
         label_source: names.source.clone(),
