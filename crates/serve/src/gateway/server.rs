@@ -300,10 +300,12 @@ impl Serving {
 
     /// Accepts connections for a moment, then all that the system has already accepted: closing the
     /// listener would reset those.
-    async fn accept_last(&self, listener: TcpListener, until: Instant) {
+    async fn accept_last(&self, listener: TcpListener, cut: Instant) {
+        let until = cut.min(Instant::now() + LAST_REQUESTS_TIME);
         self.accept_until(&listener, until).await;
         if closing::refuse_new(&listener).is_ok() {
-            let begun = until + LAST_HANDSHAKES_TIME;
+            // Requests that are cut off need the time behind the cut for their answers.
+            let begun = cut.min(until + LAST_HANDSHAKES_TIME);
             self.accept_until(&listener, begun).await;
         }
         let Ok(listener) = listener.into_std() else {
@@ -330,9 +332,7 @@ impl Serving {
         let gateway = Arc::clone(&self.gateway);
         let stopping = &gateway.stopping;
         stopping.set(ShutdownStage::Draining);
-        let now = Instant::now();
-        self.accept_last(listener, deadline.cut.min(now + LAST_REQUESTS_TIME))
-            .await;
+        self.accept_last(listener, deadline.cut).await;
         let ended = self.graceful.shutdown();
         tokio::pin!(ended);
         let heads = deadline.cut.min(Instant::now() + LAST_HEADS_TIME);
