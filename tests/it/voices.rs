@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::support::graph::{Attribute, FLOAT, Graph, INT64, Size};
 use crate::support::run::pkgtool;
 
-/// What a made-up model divides ids by.
+/// Divisor of ids in made-up models.
 const SCALE: f32 = 1000.0;
 
 /// Makes a graph whose samples are its inputs: ids divided by 1000, and what `others` names as they are.
@@ -260,7 +260,7 @@ fn a_text_behind_a_package_that_embeds_is_embedded() {
     });
     assert!(behind.is_array(), "{behind}");
     assert_eq!(behind, named);
-    // Where pictures are taken as well, it is the name of a file.
+    // For a package that takes pictures, it is the name of a file.
     for package in [example("twin-view"), example("glimpse")] {
         let ran = pkgtool(["run", &package, "missing.jpg"])
             .run()

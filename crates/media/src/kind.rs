@@ -42,7 +42,8 @@ impl MediaKind {
         sound::begins_like_one(bytes).then_some(Self::Sound)
     }
 
-    /// Returns the kind of a media type; any service may get JSON as `text/plain`. Browsers give recordings the types of films.
+    /// Returns the kind of a media type; any service may get JSON as `text/plain`. Browsers give recordings the types of
+    /// films.
     pub fn of_media_type(name: &str) -> Option<Self> {
         match name.split('/').next()? {
             "image" => Some(Self::Picture),

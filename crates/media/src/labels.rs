@@ -87,37 +87,29 @@ impl Labels {
 
     /// Returns the labels of a file beside a model or in the directory above, or of the model's metadata.
     pub fn of_package(model: &Path, info: &ModelInfo) -> Result<Option<Self>, String> {
-        let directories = model.ancestors().skip(1).take(2);
-        for directory in directories {
-            for name in FILE_NAMES {
-                let path = directory.join(name);
-                if path.is_file() {
-                    return Self::of_file(&path).map(Some);
-                }
-            }
+        match files::beside(model, &FILE_NAMES) {
+            Some(path) => Self::of_file(&path).map(Some),
+            None => Self::of_metadata(model, info),
         }
-        Self::of_metadata(model, info)
     }
 
     /// Reads a file: a JSON list, a JSON object from numbers to names (also below `id2label` or `characters`), or a
     /// line for each class.
     pub fn of_file(path: &Path) -> Result<Self, String> {
-        let fault = |reason: String| format!("{}: {reason}", path.display());
-        let text = files::text(path, MAX_FILE_BYTES)?;
         let names = if path.extension().is_some_and(|it| it == "json") {
-            let json: Json =
-                serde_json::from_str(&text).map_err(|error| fault(error.to_string()))?;
+            let json = files::json(path, MAX_FILE_BYTES)?;
             let below = ["id2label", "characters"];
             let below = below.into_iter().find_map(|key| json.get(key));
             let json = below.unwrap_or(&json);
             let wrong = "expected a list of labels, or an object from numbers to labels";
-            of_json(json).ok_or_else(|| fault(wrong.to_owned()))?
+            of_json(json).ok_or_else(|| format!("{}: {wrong}", path.display()))?
         } else {
             // A line may be a space, which is a letter.
             let trimmed = |line: &str| match line.trim() {
                 "" => line.to_owned(),
                 name => name.to_owned(),
             };
+            let text = files::text(path, MAX_FILE_BYTES)?;
             text.lines().map(trimmed).collect()
         };
         let file = path.file_name().unwrap_or_default().to_string_lossy();

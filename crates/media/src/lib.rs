@@ -2,10 +2,9 @@
 //!
 //! A recipe ([`recipe::Recipe`]) says which models it fits, how a picture, a sound or a text becomes the model's inputs,
 //! and how the outputs become an answer ([`answer::TypedAnswer`]): labels, boxes, segments, text, speech, a vector or a
-//! picture. A
-//! recipe is data (TOML): it names operators of this crate and their parameters. Invariant: pictures and sounds are
-//! decoded with limits, and every operator checks the shapes that it reads. This crate knows no service and no
-//! terminal.
+//! picture. A recipe is data (TOML): it names operators of this crate and their parameters. Invariant: pictures and
+//! sounds are decoded with limits, and every operator checks the shapes that it reads. This crate knows no service and
+//! no terminal.
 
 pub mod answer;
 pub mod draw;

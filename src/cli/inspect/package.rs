@@ -42,7 +42,7 @@ fn show(path: &Path, as_json: bool) -> Result<Exit, Failure> {
         ))
     })?;
     let config = selection::config(&variant.config).map_err(failure)?;
-    let choice = recipe::choose_among(methods.clone(), &config);
+    let choice = recipe::choose_among(&methods, &config);
     let inspected = InspectedPackage {
         path,
         config,

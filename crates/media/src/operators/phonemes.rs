@@ -32,6 +32,25 @@ const SPEED: Parameter = Parameter {
     default: Some("1"),
 };
 
+/// Least number of ids or frames.
+const LEAST: Parameter = Parameter {
+    name: "least",
+    kind: ParameterKind::Whole(0, MAX_IDS),
+    default: Some("0"),
+};
+
+/// The symbol of a size of the model, which is the number of ids or frames if the model has a fixed one.
+const FILL: Parameter = symbol("fill");
+
+/// A parameter that is a symbol; without one, it is empty.
+const fn symbol(name: &'static str) -> Parameter {
+    Parameter {
+        name,
+        kind: ParameterKind::Word,
+        default: Some("\"\""),
+    }
+}
+
 pub(super) const TABLE: &[Operator] = &[
     Operator {
         name: "symbols",
@@ -39,39 +58,17 @@ pub(super) const TABLE: &[Operator] = &[
         to: DataKind::Values,
         parameters: &[
             // Symbols in front of the phonemes, behind them, and behind each one.
-            Parameter {
-                name: "start",
-                kind: ParameterKind::Word,
-                default: Some("\"\""),
-            },
-            Parameter {
-                name: "end",
-                kind: ParameterKind::Word,
-                default: Some("\"\""),
-            },
-            Parameter {
-                name: "between",
-                kind: ParameterKind::Word,
-                default: Some("\"\""),
-            },
-            // Zeros fill fewer ids.
-            Parameter {
-                name: "least",
-                kind: ParameterKind::Whole(0, MAX_IDS),
-                default: Some("0"),
-            },
+            symbol("start"),
+            symbol("end"),
+            symbol("between"),
+            LEAST,
             // Ids of a piece; longer texts have several.
             Parameter {
                 name: "most",
                 kind: ParameterKind::Whole(8, MAX_IDS),
                 default: Some("512"),
             },
-            // A size of the model: zeros fill fewer ids.
-            Parameter {
-                name: "fill",
-                kind: ParameterKind::Word,
-                default: Some("\"\""),
-            },
+            FILL,
         ],
         run: symbols,
     },
@@ -150,23 +147,14 @@ pub(super) const TABLE: &[Operator] = &[
         from: &[DataKind::Values],
         to: DataKind::Values,
         parameters: &[
+            LEAST,
             // Frames of a piece; one that asks for more is split.
-            Parameter {
-                name: "least",
-                kind: ParameterKind::Whole(0, MAX_IDS),
-                default: Some("0"),
-            },
             Parameter {
                 name: "most",
                 kind: ParameterKind::Whole(1, MAX_IDS),
                 default: Some("4096"),
             },
-            // A size of the model: the last id fills fewer frames.
-            Parameter {
-                name: "fill",
-                kind: ParameterKind::Word,
-                default: Some("\"\""),
-            },
+            FILL,
         ],
         run: stretch,
     },
@@ -197,8 +185,9 @@ pub(crate) struct SymbolRule {
     start: Option<char>,
     end: Option<char>,
     between: Option<char>,
-    /// Maximum number of ids.
+    /// Maximum number of ids, and the number that zeros fill.
     most: usize,
+    filled: usize,
 }
 
 impl SymbolRule {
@@ -211,6 +200,7 @@ impl SymbolRule {
             end: symbol("end"),
             between: symbol("between"),
             most: fixed.map_or(most, |fixed| fixed.min(most)),
+            filled: arguments.whole("least").max(fixed.unwrap_or(0)),
         }
     }
 
@@ -271,9 +261,7 @@ fn symbols(
         ));
     }
     context.tokens = ids.len();
-    let least = arguments.whole("least");
-    let fixed = context.fixed(arguments.word("fill"));
-    ids.resize(ids.len().max(least).max(fixed.unwrap_or(0)), 0);
+    ids.resize(ids.len().max(rule.filled), 0);
     Ok(row(ids.into_iter().map(|id| id as f32).collect()))
 }
 

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use pkgtool_engine::tensor::Signature;
 use pkgtool_model::ModelInfo;
@@ -15,9 +15,11 @@ use super::{
     ParameterKind, Recipe, RecipeError,
 };
 use crate::answer::TypedAnswerKind;
+use crate::files;
 use crate::kind::MediaKind;
 use crate::labels::Labels;
-use crate::voice;
+use crate::operators::Symbols;
+use crate::voice::{SymbolFile, SymbolTable};
 
 /// The files of `recipes/`; for a model that several fit, the first one applies.
 const FILES: [(&str, &str); 24] = [
@@ -177,6 +179,8 @@ pub struct ModelRecipe {
     rank: RecipeRank,
     /// The recipe with its values.
     pub fitted: FittedRecipe,
+    /// Ids of phonemes; empty for a model that reads no text.
+    pub(super) symbols: Arc<SymbolTable>,
 }
 
 impl ModelRecipe {
@@ -196,16 +200,22 @@ impl ModelRecipe {
             },
             recipe: recipe.clone(),
             fitted: fitted.with_labels(Labels::of_package(path, info)?),
+            symbols: Arc::default(),
         };
         if found.fitted.takes == MediaKind::Text {
-            found.set_beside(path)?;
+            found.set_beside(SymbolFile::of_package(path)?)?;
         }
         Ok(found)
     }
 
-    /// Sets the values that a file beside the model has.
-    fn set_beside(&mut self, model: &Path) -> Result<(), String> {
-        let (settings, file) = voice::settings_beside(model)?;
+    /// Takes the ids of phonemes, and the values that their file has.
+    fn set_beside(&mut self, read: SymbolFile) -> Result<(), String> {
+        let SymbolFile {
+            table,
+            settings,
+            name: file,
+        } = read;
+        self.symbols = Arc::new(table);
         for (name, value) in settings {
             if self.fitted.values.contains_key(name) {
                 let set = self.set(name, value, &file);
@@ -231,11 +241,7 @@ impl ModelRecipe {
 
     /// Returns the decoder for its outputs, if a method of this component is one.
     pub fn decoder(&self, component: Option<&str>, signature: &Signature) -> Option<FittedDecoder> {
-        let decode = self.recipe.decode.as_ref()?;
-        if self.fitted.takes != MediaKind::Sound {
-            return None;
-        }
-        let symbols = self.fitted.preparation.symbols().clone();
+        let (decode, symbols) = self.second(MediaKind::Sound)?;
         decode.decoder((component, signature), &self.fitted.outputs, symbols)
     }
 
@@ -245,12 +251,15 @@ impl ModelRecipe {
         component: Option<&str>,
         signature: &Signature,
     ) -> Option<FittedSynthesizer> {
-        let decode = self.recipe.decode.as_ref()?;
-        if self.fitted.takes != MediaKind::Text {
-            return None;
-        }
-        let symbols = self.fitted.preparation.symbols().clone();
+        let (decode, symbols) = self.second(MediaKind::Text)?;
         decode.synthesizer((component, signature), symbols)
+    }
+
+    /// Returns the pattern of its second model, with the sizes of the first, in a recipe that reads this kind.
+    fn second(&self, takes: MediaKind) -> Option<(&Match, Symbols)> {
+        let decode = self.recipe.decode.as_ref();
+        let decode = decode.filter(|_| self.fitted.takes == takes)?;
+        Some((decode, self.fitted.preparation.symbols().clone()))
     }
 
     /// Returns the tensors that a decoder or synthesizer has, for errors.
@@ -278,12 +287,10 @@ impl ModelRecipe {
 
 /// Returns the recipe that a package brings: `recipe.toml` beside the model or in the directory above.
 pub fn of_package(model: &Path) -> Result<Vec<Recipe>, RecipeError> {
-    let directories = model.ancestors().skip(1).take(2);
-    let mut paths = directories.map(|directory| directory.join(super::FILE_NAME));
-    let Some(path) = paths.find(|path| path.is_file()) else {
-        return Ok(Vec::new());
-    };
-    Recipe::read(&path).map(|recipe| vec![recipe])
+    match files::beside(model, &[super::FILE_NAME]) {
+        Some(path) => Recipe::read(&path).map(|recipe| vec![recipe]),
+        None => Ok(Vec::new()),
+    }
 }
 
 /// Returns the recipes that may apply, the preferred ones first.

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use pkgtool_base::package::Config;
 use pkgtool_engine::runtime::selection::{self, Selection, SelectionCriteria, SelectionError};
+use pkgtool_engine::tensor::Signature;
 use serde_json::Value as Json;
 
 use super::{CandidateModel, FittedDecoder, FittedSynthesizer, ModelRecipe};
@@ -18,27 +19,18 @@ pub struct RecipeChoice {
     /// The method that reads each line of the answer.
     pub reader: Option<Box<RecipeChoice>>,
     /// The method that decodes what this one encodes.
-    pub decoder: Option<Box<DecoderChoice>>,
+    pub decoder: Option<Box<SecondModel<FittedDecoder>>>,
     /// The method that makes the sound of what this one predicts.
-    pub synthesizer: Option<Box<SynthesizerChoice>>,
+    pub synthesizer: Option<Box<SecondModel<FittedSynthesizer>>>,
 }
 
-/// A method that decodes.
+/// A method that runs behind another one.
 #[derive(Debug)]
-pub struct DecoderChoice {
+pub struct SecondModel<T> {
     /// The method.
     pub selection: Selection,
     /// Its inputs.
-    pub decoder: FittedDecoder,
-}
-
-/// A method that makes sound.
-#[derive(Debug)]
-pub struct SynthesizerChoice {
-    /// The method.
-    pub selection: Selection,
-    /// Its inputs.
-    pub synthesizer: FittedSynthesizer,
+    pub fitted: T,
 }
 
 /// No method answers.
@@ -94,14 +86,14 @@ pub fn choose(
     if let Some(capability) = capability {
         config.capabilities = vec![capability.to_owned()];
     }
-    choose_among(methods, &config).map_err(ChoiceError::Recipe)
+    choose_among(&methods, &config).map_err(ChoiceError::Recipe)
 }
 
 /// Chooses among the methods of a variant, at least one.
-pub fn choose_among(methods: Vec<Selection>, config: &Config) -> Result<RecipeChoice, String> {
+pub fn choose_among(methods: &[Selection], config: &Config) -> Result<RecipeChoice, String> {
     let mut fits = Vec::new();
     let mut first_error = None;
-    for selection in &methods {
+    for selection in methods {
         match recipe_for(selection, config) {
             Ok(recipe) => fits.push(RecipeChoice {
                 selection: selection.clone(),
@@ -125,21 +117,22 @@ pub fn choose_among(methods: Vec<Selection>, config: &Config) -> Result<RecipeCh
     chosen.reader = readers
         .min_by_key(|choice| choice.recipe.rank())
         .map(Box::new);
-    for selection in methods {
-        let (component, signature) = (component(&selection), &selection.signature);
-        if let Some(decoder) = chosen.recipe.decoder(component, signature) {
-            chosen.decoder = Some(Box::new(DecoderChoice { selection, decoder }));
-            break;
-        }
-        if let Some(synthesizer) = chosen.recipe.synthesizer(component, signature) {
-            chosen.synthesizer = Some(Box::new(SynthesizerChoice {
-                selection,
-                synthesizer,
-            }));
-            break;
-        }
-    }
+    let recipe = &chosen.recipe;
+    chosen.decoder = second(methods, |component, it| recipe.decoder(component, it));
+    chosen.synthesizer = second(methods, |component, it| recipe.synthesizer(component, it));
     Ok(chosen)
+}
+
+/// Returns the first method that fits.
+fn second<T>(
+    methods: &[Selection],
+    fit: impl Fn(Option<&str>, &Signature) -> Option<T>,
+) -> Option<Box<SecondModel<T>>> {
+    methods.iter().find_map(|selection| {
+        let fitted = fit(component(selection), &selection.signature)?;
+        let selection = selection.clone();
+        Some(Box::new(SecondModel { selection, fitted }))
+    })
 }
 
 fn component(selection: &Selection) -> Option<&str> {

@@ -106,7 +106,7 @@ pub(super) struct PreparedPiece {
     pub(super) inputs: Vec<Tensor>,
     /// Number of ids.
     pub(super) tokens: usize,
-    /// What the steps made.
+    /// Results of the steps, by name.
     pub(super) known: BTreeMap<String, Data>,
 }
 
@@ -392,10 +392,8 @@ impl Preparation {
         };
         let mut known = BTreeMap::from([(PICTURE.to_owned(), Data::Picture(picture))]);
         let last = run(&self.steps, &mut known, &mut context)?;
-        let only = self.only(&last);
-        let tensors = self.inputs.iter();
-        let tensors = tensors.map(|input| input.tensor(input.made(&known, only)?));
-        Ok((tensors.collect::<Result<_, _>>()?, context.geometry))
+        let tensors = tensors(&self.inputs, &known, self.only(&last))?;
+        Ok((tensors, context.geometry))
     }
 
     /// Converts a piece of a text to the model's inputs.
@@ -407,11 +405,8 @@ impl Preparation {
         let text = Data::Text(piece.phonemes.to_owned());
         let mut known = BTreeMap::from([(TEXT.to_owned(), text)]);
         let last = run(&self.steps, &mut known, &mut context)?;
-        let only = self.only(&last);
-        let tensors = self.inputs.iter();
-        let tensors = tensors.map(|input| input.tensor(input.made(&known, only)?));
         Ok(PreparedPiece {
-            inputs: tensors.collect::<Result<_, _>>()?,
+            inputs: tensors(&self.inputs, &known, self.only(&last))?,
             tokens: context.tokens,
             known,
         })
@@ -508,9 +503,20 @@ pub(super) fn run(
     Ok(last)
 }
 
+/// Converts what steps made to the inputs; `only` names it for a single input.
+pub(super) fn tensors(
+    inputs: &[InputTarget],
+    known: &BTreeMap<String, Data>,
+    only: Option<&str>,
+) -> Result<Vec<Tensor>, String> {
+    let tensors = inputs.iter();
+    let tensors = tensors.map(|input| input.tensor(input.made(known, only)?));
+    tensors.collect()
+}
+
 impl InputTarget {
     /// Returns the array that a step made for it: by its name, or the last one for a single input.
-    pub(super) fn made<'d>(
+    fn made<'d>(
         &self,
         known: &'d BTreeMap<String, Data>,
         only: Option<&str>,
@@ -530,7 +536,7 @@ impl InputTarget {
     }
 
     /// Converts an array to the tensor of the input: channels, height and width of a picture, or values of a sound.
-    pub(super) fn tensor(&self, array: &Array) -> Result<Tensor, String> {
+    fn tensor(&self, array: &Array) -> Result<Tensor, String> {
         let value = |at: usize| f64::from(array.values[at]);
         let mut sizes = array.shape.clone();
         let values: Box<dyn Iterator<Item = f64>> = match sizes[..] {

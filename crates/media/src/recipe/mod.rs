@@ -1,4 +1,5 @@
-//! Recipes: which models they fit, and the steps from a picture, a sound or a text to tensors and from tensors to an answer.
+//! Recipes: which models they fit, and the steps from a picture, a sound or a text to tensors and from tensors to an
+//! answer.
 //!
 //! Invariant: a parsed recipe is sound. Its steps exist, read what an earlier step made, of the right kind, and
 //! their parameters are valid; the last step makes an answer.
@@ -17,9 +18,7 @@ mod synthesizer;
 mod utterance;
 
 pub use builtin::{ModelRecipe, RecipeRank, builtin, find, of_package};
-pub use choice::{
-    ChoiceError, DecoderChoice, RecipeChoice, SynthesizerChoice, choose, choose_among, set_among,
-};
+pub use choice::{ChoiceError, RecipeChoice, SecondModel, choose, choose_among, set_among};
 pub use decoder::FittedDecoder;
 pub use faults::RecipeError;
 pub use fit::{CandidateModel, FittedRecipe, Preparation, ResolvedValue};

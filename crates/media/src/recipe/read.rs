@@ -141,17 +141,10 @@ impl Recipe {
         let prepare = check.steps(&read.prepare, start, given, "prepare")?;
         let repeat = check.repeat(read.repeat, &matches, takes)?;
         check.has_inputs(&matches.inputs, repeat.as_ref(), &prepare, at)?;
-        let of_outputs = |matches: &Match| {
-            let outputs = matches.outputs.iter();
-            let names = outputs.map(|tensor| (tensor.name.clone(), DataKind::Values));
-            names.collect::<BTreeMap<_, _>>()
-        };
         let synthesizer = decode.as_ref().filter(|_| takes == MediaKind::Text);
         let between = check.between(&read.between, synthesizer, (&matches, &prepare), decode_at)?;
-        let last = synthesizer.unwrap_or(&matches);
-        let start = of_outputs(last);
-        let first = last.outputs.first();
-        let first = first.map_or("", |tensor| tensor.name.as_str());
+        let (outputs, first) = synthesizer.unwrap_or(&matches).given_outputs();
+        let start = outputs.collect();
         let interpret = check.steps(&read.interpret, start, first, "interpret")?;
         let Some(DataKind::Answer(answer)) = interpret.last().map(|step| step.operator.to) else {
             let makers = operators::answering();
@@ -311,6 +304,16 @@ fn presets(
         })
     });
     presets.collect()
+}
+
+impl Match {
+    /// Returns the outputs with their kind, and the name of the first one, for the steps that read them.
+    fn given_outputs(&self) -> (impl Iterator<Item = (String, DataKind)>, &str) {
+        let first = self.outputs.first();
+        let outputs = self.outputs.iter();
+        let outputs = outputs.map(|tensor| (tensor.name.clone(), DataKind::Values));
+        (outputs, first.map_or("", |tensor| tensor.name.as_str()))
+    }
 }
 
 struct StepCheck<'a> {
@@ -505,14 +508,10 @@ impl StepCheck<'_> {
                 None => Ok(Vec::new()),
             };
         };
-        let outputs = matches
-            .outputs
-            .iter()
-            .map(|it| (it.name.clone(), DataKind::Values));
+        let (outputs, first) = matches.given_outputs();
         let made = prepare
             .iter()
             .map(|step| (step.to.clone(), step.operator.to));
-        let first = matches.outputs.first().map_or("", |it| it.name.as_str());
         let steps = self.steps(tables, made.chain(outputs).collect(), first, "between")?;
         match &synthesizer.missing(matches, &[prepare, &steps])[..] {
             [] => Ok(steps),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pkgtool_engine::tensor::{Signature, Tensor};
 
-use super::fit::{InputTarget, run, targets};
+use super::fit::{InputTarget, run, targets, tensors};
 use super::pattern::TensorPattern;
 use super::step::BoundStep;
 use super::{Match, RecipeStep};
@@ -70,10 +70,8 @@ impl FittedSynthesizer {
             ..StepContext::new(&self.symbols)
         };
         run(steps, known, &mut context)?;
-        let inputs = self.inputs.iter();
-        let inputs = inputs.map(|input| input.tensor(input.made(known, None)?));
         Ok(SynthesizerInputs {
-            inputs: inputs.collect::<Result<_, _>>()?,
+            inputs: tensors(&self.inputs, known, None)?,
             frames: context.frames,
         })
     }

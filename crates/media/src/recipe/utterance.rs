@@ -8,11 +8,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
+use std::sync::Arc;
 
 use pkgtool_engine::tensor::Tensor;
 
 use super::fit::PreparedPiece;
-use super::{FittedRecipe, FittedSynthesizer};
+use super::{FittedRecipe, FittedSynthesizer, ModelRecipe};
 use crate::answer::SpeechAnswer;
 use crate::operators::{Array, Data};
 use crate::voice::{MAX_PHONEMES, PieceContext, SymbolTable, Voice, pause, pieces};
@@ -23,11 +24,11 @@ const MAX_SAMPLES: usize = 64 << 20;
 /// The runs of a model over the phonemes of a text.
 #[derive(Debug)]
 pub struct TextRun {
-    symbols: SymbolTable,
+    symbols: Arc<SymbolTable>,
     voice: Option<Voice>,
     phonemes: String,
     pieces: VecDeque<String>,
-    /// The piece that runs, and what the steps made of it.
+    /// The piece that runs, and the results of its steps.
     current: String,
     known: BTreeMap<String, Data>,
     tokens: usize,
@@ -38,20 +39,21 @@ pub struct TextRun {
 
 impl TextRun {
     /// Starts the runs over phonemes. Reads the voice beside the model.
-    pub fn new(recipe: &FittedRecipe, model: &Path, phonemes: &str) -> Result<Self, String> {
+    pub fn new(recipe: &ModelRecipe, model: &Path, phonemes: &str) -> Result<Self, String> {
         if phonemes.chars().count() > MAX_PHONEMES {
             return Err(format!(
                 "the text has more than {MAX_PHONEMES} phonemes: send it in parts"
             ));
         }
-        let symbols = SymbolTable::of_package(model)?;
+        let symbols = Arc::clone(&recipe.symbols);
+        let preparation = &recipe.fitted.preparation;
         let known = symbols.known(phonemes);
-        let split = pieces(&known, recipe.preparation.most_phonemes()?);
+        let split = pieces(&known, preparation.most_phonemes()?);
         let is_silent = |piece: &String| !piece.chars().any(char::is_alphabetic);
         if split.iter().all(is_silent) {
             return Err("the text has no phoneme that the model knows".to_owned());
         }
-        let voice = recipe.preparation.voice()?;
+        let voice = preparation.voice()?;
         let voice = voice.map(|name| Voice::read(model, &name)).transpose()?;
         Ok(Self {
             symbols,

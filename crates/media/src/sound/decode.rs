@@ -31,7 +31,7 @@ const RATES: std::ops::RangeInclusive<u32> = 1000..=768_000;
 const MAX_CHANNELS: usize = 64;
 
 /// Rate of decoded Opus.
-const OPUS_RATE: u32 = 48_000;
+pub(super) const OPUS_RATE: u32 = 48_000;
 
 /// Samples per channel of the longest Opus packet.
 const OPUS_FRAME: usize = OPUS_RATE as usize * 120 / 1000;

@@ -6,11 +6,11 @@ use flacenc::error::Verify as _;
 use flacenc::source::MemSource;
 use opus_pure::{Application, MAX_PACKET_BYTES, OggOpusWriter, OpusEncoder, OpusHead, OpusTags};
 
+use super::decode::OPUS_RATE;
 use super::resample::Resampler;
 
-/// Rates that Opus takes, and the one for sounds of another rate.
-const OPUS_RATES: [u32; 5] = [8000, 12_000, 16_000, 24_000, 48_000];
-const OPUS_OTHER: u32 = 48_000;
+/// Rates that Opus takes; sounds of another rate get its own.
+const OPUS_RATES: [u32; 5] = [8000, 12_000, 16_000, 24_000, OPUS_RATE];
 
 /// Bits per second of one voice.
 const OPUS_BITS: i32 = 48_000;
@@ -114,11 +114,11 @@ fn opus(samples: &[i16], rate: u32) -> Result<Vec<u8>, String> {
         return opus_of(samples, rate).map_err(|error| format!("Opus: {error}"));
     }
     let mut other = Vec::new();
-    let mut resampler = Resampler::new(rate, OPUS_OTHER)?;
+    let mut resampler = Resampler::new(rate, OPUS_RATE)?;
     let values: Vec<f32> = samples.iter().map(|it| f32::from(*it) / 32768.0).collect();
     resampler.add(&values, &mut other)?;
     resampler.finish(&mut other)?;
-    opus_of(&other, OPUS_OTHER).map_err(|error| format!("Opus: {error}"))
+    opus_of(&other, OPUS_RATE).map_err(|error| format!("Opus: {error}"))
 }
 
 fn opus_of(samples: &[i16], rate: u32) -> Result<Vec<u8>, opus_pure::Error> {
@@ -126,8 +126,8 @@ fn opus_of(samples: &[i16], rate: u32) -> Result<Vec<u8>, opus_pure::Error> {
     encoder.bitrate_bps = OPUS_BITS;
     let head = OpusHead::for_encoder(&encoder, rate);
     let delay = u64::from(head.pre_skip);
-    // Opus counts samples of 48 kHz, whatever the encoder takes.
-    let ticks = u64::from(48_000 / rate);
+    // Opus counts samples of its own rate, whatever the encoder takes.
+    let ticks = u64::from(OPUS_RATE / rate);
     let end = delay + samples.len() as u64 * ticks;
     let frame = (rate / OPUS_PACKETS) as usize;
     let frames = (samples.len() + delay.div_ceil(ticks) as usize).div_ceil(frame);

@@ -1,8 +1,9 @@
 //! Files with voices: rows of float32 numbers, one row for each number of phonemes.
 
-use std::fs::{self, File};
-use std::io::Read as _;
+use std::fs;
 use std::path::{Path, PathBuf};
+
+use crate::files;
 
 /// Directory of voices, beside a model or in the directory above.
 const DIRECTORY: &str = "voices";
@@ -29,9 +30,15 @@ pub(crate) struct Voice {
 
 /// Returns the names of the voices beside a model.
 pub fn voice_names(model: &Path) -> Vec<String> {
-    let Some(directory) = directory(model) else {
-        return Vec::new();
-    };
+    directory(model).map_or_else(Vec::new, |directory| names_in(&directory))
+}
+
+fn directory(model: &Path) -> Option<PathBuf> {
+    let mut directories = files::directories(model).map(|it| it.join(DIRECTORY));
+    directories.find(|directory| directory.is_dir())
+}
+
+fn names_in(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let paths = entries.map(|entry| entry.path());
     let voices = paths.filter(|path| path.extension().is_some_and(|it| it == ENDING));
@@ -41,18 +48,11 @@ pub fn voice_names(model: &Path) -> Vec<String> {
     names
 }
 
-fn directory(model: &Path) -> Option<PathBuf> {
-    let directories = model.ancestors().skip(1).take(2);
-    let mut directories = directories.map(|directory| directory.join(DIRECTORY));
-    directories.find(|directory| directory.is_dir())
-}
-
 impl Voice {
     /// Reads the voice with this name beside a model.
     pub(crate) fn read(model: &Path, name: &str) -> Result<Self, String> {
-        let names = voice_names(model);
-        let directory = directory(model).filter(|_| !names.is_empty());
-        let directory = directory.ok_or_else(|| {
+        let found = directory(model).map(|directory| (names_in(&directory), directory));
+        let (names, directory) = found.filter(|(names, _)| !names.is_empty()).ok_or_else(|| {
             format!(
                 "{}: no voices: put files NAME.{ENDING} of float32 numbers into the directory `{DIRECTORY}` beside the model",
                 model.display()
@@ -71,21 +71,13 @@ impl Voice {
             )
         })?;
         let path = directory.join(name).with_extension(ENDING);
-        let fault = |reason: String| format!("{}: {reason}", path.display());
-        let mut bytes = Vec::new();
-        let file = File::open(&path).map_err(|error| fault(error.to_string()))?;
-        let read = file.take(MAX_BYTES + 1).read_to_end(&mut bytes);
-        read.map_err(|error| fault(error.to_string()))?;
-        if bytes.len() as u64 > MAX_BYTES {
-            let most = MAX_BYTES >> 20;
-            return Err(fault(format!("too large: expected at most {most} MiB")));
-        }
+        let bytes = files::bytes(&path, MAX_BYTES)?;
         let (numbers, rest) = bytes.as_chunks::<4>();
         let values: Vec<f32> = numbers.iter().map(|it| f32::from_le_bytes(*it)).collect();
         if !rest.is_empty() || values.is_empty() || !values.iter().all(|it| it.is_finite()) {
             let reason =
                 "invalid voice: expected finite float32 numbers, little-endian, without a header";
-            return Err(fault(reason.to_owned()));
+            return Err(format!("{}: {reason}", path.display()));
         }
         Ok(Self {
             name: name.clone(),

@@ -15,9 +15,9 @@ pub use english::english;
 pub(crate) use files::Voice;
 pub use files::voice_names;
 pub(crate) use pieces::{MAX_PHONEMES, pause, pieces};
-pub(crate) use symbols::{SymbolTable, settings_beside};
+pub(crate) use symbols::{SymbolFile, SymbolTable};
 
-/// What the steps of one piece of a text share.
+/// Context of the steps for one piece of a text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PieceContext<'a> {
     /// The phonemes of the piece that the model knows.

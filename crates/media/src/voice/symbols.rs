@@ -32,8 +32,10 @@ const SPELLED: [(char, &str); 9] = [
     ('T', "ɾ"),
 ];
 
-/// Values of recipes that Piper's files have: name, place, and whether it is the inverse.
-const SETTINGS: [(&str, &str, bool); 4] = [
+/// A value of recipes that Piper's files have: name, place, and whether it is the inverse.
+type PiperSetting = (&'static str, &'static str, bool);
+
+const SETTINGS: [PiperSetting; 4] = [
     ("rate", "/audio/sample_rate", false),
     ("noise", "/inference/noise_scale", false),
     ("width", "/inference/noise_w", false),
@@ -41,28 +43,52 @@ const SETTINGS: [(&str, &str, bool); 4] = [
 ];
 
 /// The ids of phonemes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SymbolTable {
     ids: HashMap<char, Vec<u32>>,
 }
 
-impl SymbolTable {
-    /// Returns the table beside a model, or Kokoro's.
+/// The ids of phonemes with values for recipes, of a file beside a model.
+#[derive(Debug)]
+pub(crate) struct SymbolFile {
+    pub(crate) table: SymbolTable,
+    /// Values for recipes, by name.
+    pub(crate) settings: Vec<(&'static str, Json)>,
+    /// Name of the file, the origin of the values.
+    pub(crate) name: String,
+}
+
+impl SymbolFile {
+    /// Reads the file beside a model: Piper's, or another one. Without a file, the ids are Kokoro's.
     pub(crate) fn of_package(model: &Path) -> Result<Self, String> {
-        let directories = model.ancestors().skip(1).take(2);
-        let named = directories.flat_map(|it| FILE_NAMES.map(|name| it.join(name)));
-        let mut paths = std::iter::once(piper_file(model)).chain(named);
-        match paths.find(|path| path.is_file()) {
-            Some(path) => Self::of_file(&path),
-            None => Self::of_json(&serde_json::from_str(KOKORO).unwrap_or_default()),
-        }
+        let piper = Some(piper_file(model)).filter(|path| path.is_file());
+        let is_piper = piper.is_some();
+        let Some(path) = piper.or_else(|| files::beside(model, &FILE_NAMES)) else {
+            let kokoro = serde_json::from_str(KOKORO).unwrap_or_default();
+            return Self::of_json(&kokoro, String::new(), &[]);
+        };
+        let settings: &[_] = if is_piper { &SETTINGS } else { &[] };
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let read = Self::of_json(&files::json(&path, MAX_BYTES)?, name.into_owned(), settings);
+        read.map_err(|reason| format!("{}: {reason}", path.display()))
     }
 
-    fn of_file(path: &Path) -> Result<Self, String> {
-        let read = files::json(path, MAX_BYTES)?;
-        Self::of_json(&read).map_err(|reason| format!("{}: {reason}", path.display()))
+    fn of_json(json: &Json, name: String, settings: &[PiperSetting]) -> Result<Self, String> {
+        let settings = settings.iter().filter_map(|(name, place, is_inverse)| {
+            let value = json.pointer(place)?;
+            let inverse = value.as_f64().filter(|it| *is_inverse && *it > 0.0);
+            let inverse = inverse.map(|it| json!(1.0 / it));
+            Some((*name, inverse.unwrap_or_else(|| value.clone())))
+        });
+        Ok(Self {
+            table: SymbolTable::of_json(json)?,
+            settings: settings.collect(),
+            name,
+        })
     }
+}
 
+impl SymbolTable {
     fn of_json(json: &Json) -> Result<Self, String> {
         let inner = PLACES.iter().find_map(|place| json.pointer(place));
         let table = inner.unwrap_or(json).as_object();
@@ -114,29 +140,6 @@ fn piper_file(model: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Values for recipes, by name.
-type RecipeSettings = Vec<(&'static str, Json)>;
-
-/// Returns values for recipes from the file that Piper's models have beside them, and its name.
-pub(crate) fn settings_beside(model: &Path) -> Result<(RecipeSettings, String), String> {
-    let path = piper_file(model);
-    let name = path.file_name().unwrap_or_default();
-    let name = name.to_string_lossy().into_owned();
-    if !path.is_file() {
-        return Ok((Vec::new(), name));
-    }
-    let read = files::json(&path, MAX_BYTES)?;
-    let settings = SETTINGS.iter().filter_map(|(name, place, is_inverse)| {
-        let value = read.pointer(place)?;
-        let inverse = value.as_f64().filter(|it| *is_inverse && *it > 0.0);
-        Some((
-            *name,
-            inverse.map_or_else(|| value.clone(), |it| json!(1.0 / it)),
-        ))
-    });
-    Ok((settings.collect(), name))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,7 +169,8 @@ mod tests {
         }
         let table = SymbolTable::of_json(&json!({"o": 1, "ʊ": 2, "d": 3, " ": 4, "T": 5}));
         assert_eq!(table.expect("a table").known("Oʤ xT\nY"), "oʊd T\n");
-        let kokoro = SymbolTable::of_package(Path::new("/nowhere/model.onnx")).expect("a table");
+        let kokoro = SymbolFile::of_package(Path::new("/nowhere/model.onnx"));
+        let kokoro = kokoro.expect("a table").table;
         assert_eq!(kokoro.ids.len(), 115);
         assert_eq!([kokoro.ids('$'), kokoro.ids('ᵻ')], [[0], [177]]);
     }

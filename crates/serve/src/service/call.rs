@@ -52,6 +52,18 @@ pub struct Answer {
     pub spent: Option<Arc<TokenUsage>>,
 }
 
+impl Answer {
+    /// Returns the answer with a whole body, whose tokens are not counted.
+    pub(super) fn whole(body: impl Into<Bytes>, content_type: &str) -> Self {
+        Self {
+            status: 200,
+            body: Body::Whole(body.into()),
+            content_type: content_type.to_owned(),
+            spent: None,
+        }
+    }
+}
+
 /// Token usage of an answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TokenCounts {

@@ -118,10 +118,10 @@ fn add_media(operation: &mut Value, path: &str, recipes: &[&ModelRecipe]) {
         return;
     };
     let (takes, kind) = (recipe.fitted.takes, recipe.fitted.answer);
-    let key = match takes {
-        MediaKind::Picture => "image",
-        MediaKind::Sound => "audio",
-        MediaKind::Text => "text",
+    let keys: &[&str] = match takes {
+        MediaKind::Picture => &["image"],
+        MediaKind::Sound => &["audio"],
+        MediaKind::Text => &["text", "phonemes"],
     };
     let is_text = takes == MediaKind::Text;
     let forms = kind.media_types();
@@ -148,35 +148,24 @@ fn add_media(operation: &mut Value, path: &str, recipes: &[&ModelRecipe]) {
     let mut fields: serde_json::Map<String, Value> = settings.collect();
     let settings = json!({"type": "object", "properties": fields, "additionalProperties": false});
     let content = &mut body["content"];
-    let shared = [("settings", settings), ("answer", json!({"enum": forms}))];
     let given = if is_text {
         json!({"type": "string", "minLength": 1})
     } else {
         json!({"type": "string", "contentEncoding": "base64"})
     };
-    let with_key = |key: &str| {
-        let mut properties = json!({ key: given });
-        for (name, schema) in &shared {
-            properties[name] = schema.clone();
-        }
+    let whole = keys.iter().map(|key| {
         json!({
             "type": "object",
             "required": [key],
-            "properties": properties,
+            "properties": {(*key): given, "settings": settings, "answer": {"enum": forms}},
             "additionalProperties": false,
         })
-    };
-    let keys: &[&str] = if is_text {
-        &["text", "phonemes"]
-    } else {
-        &[key]
-    };
-    let whole = keys.iter().map(|key| with_key(key));
+    });
     let tensors = content["application/json"]["schema"].take();
     let forms_of_body: Vec<Value> = std::iter::once(tensors).chain(whole).collect();
     content["application/json"]["schema"] = json!({"anyOf": forms_of_body});
     let (field, whole) = if is_text {
-        (key, given)
+        (keys[0], given.clone())
     } else {
         ("file", file)
     };

@@ -12,7 +12,7 @@ use super::super::away::{caller, with_parsers};
 use super::super::engine::Endpoint;
 use super::super::media::{MediaAnswerForm, MediaRequest, RecipeOption};
 use super::super::tensors::{Decoded, Encoding, Picture};
-use super::super::{Answer, Body, CallError, Refusal, Request};
+use super::super::{Answer, CallError, Refusal, Request};
 use super::choice::ConfigChoice;
 use super::faults::{failed, interpreted, misfit};
 use super::heard::PreparedSound;
@@ -21,7 +21,7 @@ use super::variants::MethodEntry;
 use super::{Device, PreparedInputs, runnable, sides};
 use crate::account::AccountId;
 use pkgtool_engine::runtime::parsers::ParserClient;
-use pkgtool_engine::tensor::Tensor;
+use pkgtool_engine::tensor::{Signature, Tensor};
 use pkgtool_media::MediaKind;
 use pkgtool_media::answer::{TextAnswer, TypedAnswer};
 use pkgtool_media::picture::{Geometry, PictureFormat, Quad};
@@ -193,6 +193,20 @@ impl Device {
         suitable.min_by_key(|(_, recipe)| recipe.rank())
     }
 
+    /// Returns the first entry of the same variant that fits, such as the decoder for an encoder.
+    pub(super) fn second<T>(
+        &self,
+        entry: &MethodEntry,
+        fit: impl Fn(Option<&str>, &Signature) -> Option<T>,
+    ) -> Option<(&MethodEntry, T)> {
+        let others = self.variants.entries.iter();
+        let mut others = others.filter(|other| other.variant == entry.variant);
+        others.find_map(|other| {
+            let signature = &other.model.as_ref().ok()?.signature;
+            Some((other, fit(other.component.as_deref(), signature)?))
+        })
+    }
+
     /// Returns whether an entry answers for its variant.
     fn leads(&self, entry: &MethodEntry) -> bool {
         let best = self.preferred(entry.variant, |_| true);
@@ -295,12 +309,7 @@ impl PreparedAnswer {
                 return Err(misfit("no words and no speech"));
             }
         };
-        Ok(Answer {
-            status: 200,
-            body: Body::Whole(body),
-            content_type: content_type.to_owned(),
-            spent: None,
-        })
+        Ok(Answer::whole(body, content_type))
     }
 
     /// Interprets the outputs.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::super::away::{caller, with_parsers};
 use super::super::engine::Endpoint;
-use super::super::{Answer, Body, BodyReservation, CallError, OutOfBodyMemory, Refusal, Request};
+use super::super::{Answer, BodyReservation, CallError, OutOfBodyMemory, Refusal, Request};
 use super::Device;
 use super::faults::{failed, interpreted, misfit};
 use super::time::TimeLeft;
@@ -113,11 +113,9 @@ impl PreparedSound {
         }
         let (run, recipe) = (self.run, self.recipe);
         let answer = move || Ok(run.answer(&recipe.fitted)?.to_json().to_string());
-        Ok(Answer {
-            status: 200,
-            body: Body::Whole(Bytes::from(interpreted(answer).await?)),
-            content_type: "application/json".to_owned(),
-            spent: None,
-        })
+        Ok(Answer::whole(
+            interpreted(answer).await?,
+            "application/json",
+        ))
     }
 }

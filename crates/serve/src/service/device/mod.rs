@@ -37,7 +37,7 @@ use super::engine::{Endpoint, EndpointModel, Engines};
 use super::media::MediaRequest;
 use super::tensors::{self, Encoding};
 use super::text::PreparedText;
-use super::{Answer, Body, CallError, Description, Refusal, Request, ServiceSettings, texts};
+use super::{Answer, CallError, Description, Refusal, Request, ServiceSettings, texts};
 use crate::account::AccountId;
 use crate::database::Timestamp;
 use answered::PreparedAnswer;
@@ -412,12 +412,7 @@ impl PreparedInputs {
                 encode_answer(size, move || texts::encode(&vectors)).await?
             }
         };
-        Ok(Answer {
-            status: 200,
-            body: Body::Whole(Bytes::from(body)),
-            content_type: "application/json".to_owned(),
-            spent: None,
-        })
+        Ok(Answer::whole(body, "application/json"))
     }
 }
 

@@ -3,12 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-
 use super::super::away::caller;
 use super::super::engine::{Endpoint, EndpointConversation};
 use super::super::media::MediaAnswerForm;
-use super::super::{Answer, Body, BodyReservation, CallError, Refusal, Request};
+use super::super::{Answer, BodyReservation, CallError, Refusal, Request};
 use super::embedding::UNUSABLE_FILES;
 use super::faults::{interpreted, misfit};
 use super::heard::DecodedSound;
@@ -60,13 +58,7 @@ impl Device {
     ) -> Result<PreparedSpeech, CallError> {
         let DecodedSound { sound, memory } = sound;
         let refused = |reason: String| Refusal::at(&place, reason);
-        let mut others = self.variants.entries.iter();
-        let found = others.find_map(|other| {
-            let model = other.model.as_ref().ok()?;
-            let component = other.component.as_deref();
-            let fitted = recipe.decoder(component, &model.signature)?;
-            (other.variant == entry.variant).then_some((other, fitted))
-        });
+        let found = self.second(entry, |component, it| recipe.decoder(component, it));
         let (other, fitted) = found.ok_or_else(|| {
             let expected = recipe.expected_decoder();
             refused(format!(
@@ -162,12 +154,7 @@ impl PreparedSpeech {
                 "application/json",
             ),
         };
-        Ok(Answer {
-            status: 200,
-            body: Body::Whole(Bytes::from(text)),
-            content_type: media_type.to_owned(),
-            spent: None,
-        })
+        Ok(Answer::whole(text, media_type))
     }
 }
 

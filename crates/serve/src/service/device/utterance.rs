@@ -3,12 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-
 use super::super::away::{caller, with_parsers};
 use super::super::engine::Endpoint;
 use super::super::media::{MediaAnswerForm, MediaRequest};
-use super::super::{Answer, Body, CallError, Refusal, Request};
+use super::super::{Answer, CallError, Refusal, Request};
 use super::faults::{failed, interpreted, misfit};
 use super::time::TimeLeft;
 use super::variants::MethodEntry;
@@ -55,7 +53,8 @@ impl Device {
             converted.map_err(|error| failed(error, MediaKind::Text, &place))?
         };
         let synthesizer = if recipe.needs_decoder() {
-            let (other, fitted) = self.synthesizer(entry, &recipe).ok_or_else(|| {
+            let found = self.second(entry, |component, it| recipe.synthesizer(component, it));
+            let (other, fitted) = found.ok_or_else(|| {
                 let expected = recipe.expected_decoder();
                 refused(format!(
                     "no method makes the sound of what this one predicts: expected {expected}"
@@ -70,7 +69,7 @@ impl Device {
         let endpoint = self.endpoint(entry, model)?;
         let (path, chosen) = (model.model.clone(), Arc::clone(&recipe));
         // It reads the file of the voice.
-        let start = move || TextRun::new(&chosen.fitted, &path, &phonemes);
+        let start = move || TextRun::new(&chosen, &path, &phonemes);
         let run = tokio::task::spawn_blocking(start).await;
         let run = run.map_err(|error| CallError::Failed(error.to_string()))?;
         let run = run.map_err(|reason| refused(self.relative(reason)))?;
@@ -81,21 +80,6 @@ impl Device {
             run,
             form,
             place,
-        })
-    }
-
-    /// Returns the entry that makes the sound of what another one predicts.
-    fn synthesizer(
-        &self,
-        entry: &MethodEntry,
-        recipe: &ModelRecipe,
-    ) -> Option<(&MethodEntry, FittedSynthesizer)> {
-        let others = self.variants.entries.iter();
-        let mut others = others.filter(|other| other.variant == entry.variant);
-        others.find_map(|other| {
-            let signature = &other.model.as_ref().ok()?.signature;
-            let fitted = recipe.synthesizer(other.component.as_deref(), signature)?;
-            Some((other, fitted))
         })
     }
 }
@@ -143,11 +127,6 @@ impl PreparedUtterance {
             Ok((json.into_bytes(), "application/json"))
         };
         let (body, content_type) = interpreted(encode).await?;
-        Ok(Answer {
-            status: 200,
-            body: Body::Whole(Bytes::from(body)),
-            content_type: content_type.to_owned(),
-            spent: None,
-        })
+        Ok(Answer::whole(body, content_type))
     }
 }

@@ -67,13 +67,7 @@ impl MediaAnswerForm {
 
     /// Checks that answers of this kind exist in this form.
     pub(in crate::service) fn check(self, kind: TypedAnswerKind) -> Result<(), Refusal> {
-        let name = match self {
-            Self::Json => JSON,
-            Self::Picture(format) => format.media_type(),
-            Self::Subtitles(format) => format.media_type(),
-            Self::Sound(format) => format.media_type(),
-        };
-        if kind.media_types().contains(&name) {
+        if kind.media_types().contains(&self.media_type()) {
             return Ok(());
         }
         let message = format!(
@@ -84,29 +78,37 @@ impl MediaAnswerForm {
         Err(Refusal::at("$", message))
     }
 
-    fn of(media_type: &str) -> Option<Self> {
-        if media_type.eq_ignore_ascii_case(JSON) {
-            return Some(Self::Json);
+    /// Returns all forms.
+    fn all() -> impl Iterator<Item = Self> {
+        let pictures = PictureFormat::ALL.map(Self::Picture).into_iter();
+        let subtitles = SubtitleFormat::ALL.map(Self::Subtitles);
+        let sounds = SoundFormat::ALL.map(Self::Sound);
+        std::iter::once(Self::Json).chain(pictures.chain(subtitles).chain(sounds))
+    }
+
+    /// Returns its media type.
+    fn media_type(self) -> &'static str {
+        match self {
+            Self::Json => JSON,
+            Self::Picture(format) => format.media_type(),
+            Self::Subtitles(format) => format.media_type(),
+            Self::Sound(format) => format.media_type(),
         }
-        let pictures =
-            PictureFormat::ALL.map(|format| (format.media_type(), Self::Picture(format)));
-        let subtitles =
-            SubtitleFormat::ALL.map(|format| (format.media_type(), Self::Subtitles(format)));
-        let sounds = SoundFormat::ALL.map(|format| (format.media_type(), Self::Sound(format)));
-        let mut formats = pictures.into_iter().chain(subtitles).chain(sounds);
-        let found = formats.find(|(name, _)| media_type.eq_ignore_ascii_case(name));
-        found.map(|(_, form)| form)
+    }
+
+    fn of(media_type: &str) -> Option<Self> {
+        Self::all().find(|form| media_type.eq_ignore_ascii_case(form.media_type()))
     }
 }
 
 fn unknown(found: &str, place: &str) -> Refusal {
-    let pictures = PictureFormat::ALL.map(PictureFormat::media_type);
-    let subtitles = SubtitleFormat::ALL.map(SubtitleFormat::media_type);
-    let sounds = SoundFormat::ALL.map(SoundFormat::media_type);
+    let names: Vec<&str> = MediaAnswerForm::all()
+        .map(MediaAnswerForm::media_type)
+        .collect();
     let message = format!(
-        "unknown form of the answer {}: expected {JSON}, {}",
+        "unknown form of the answer {}: expected {}",
         super::super::json::shown(found),
-        [&pictures[..], &subtitles, &sounds].concat().join(", ")
+        names.join(", ")
     );
     Refusal::at(place, message)
 }

@@ -1,5 +1,5 @@
-//! Requests with a picture, a sound or a text to speak, which a recipe answers: how a request gives it, and in which form the
-//! answer comes.
+//! Requests with a picture, a sound or a text to speak, which a recipe answers: how a request gives it, and in which
+//! form the answer comes.
 
 mod form;
 mod request;

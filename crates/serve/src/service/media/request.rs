@@ -219,17 +219,11 @@ fn kind_of(key: &str) -> Option<MediaKind> {
 
 fn of_form(body: &Bytes, media_type: &str, speaks: bool) -> Result<MediaRequest, Refusal> {
     let mut fields = FormFields::read(body, media_type)?;
-    if speaks && fields.file.is_none() {
-        let is_text = |(name, _): &(String, _)| [TEXT, PHONEMES].contains(&name.as_str());
-        let text = fields.texts.iter().position(is_text).ok_or_else(|| {
-            let message =
-                "the form has no text: add the field `text`, such as `curl -F text=Hello`";
-            Refusal::at(TEXT, message)
-        })?;
-        let (name, text) = fields.texts.remove(text);
-        fields.file = Some((name, text.into()));
-    }
-    let (place, bytes) = fields.one_file()?;
+    let (place, bytes) = if speaks && fields.file.is_none() {
+        fields.one_text()?
+    } else {
+        fields.one_file()?
+    };
     let texts = fields.texts;
     let (mut options, mut form) = (Vec::new(), None);
     for (name, text) in texts {
@@ -306,6 +300,18 @@ impl FormFields {
             texts.push((name, text.to_owned()));
         }
         Ok(Self { file, texts })
+    }
+
+    /// Takes the text to speak.
+    fn one_text(&mut self) -> Result<(String, Bytes), Refusal> {
+        let is_text = |(name, _): &(String, _)| [TEXT, PHONEMES].contains(&name.as_str());
+        let place = self.texts.iter().position(is_text).ok_or_else(|| {
+            let message =
+                "the form has no text: add the field `text`, such as `curl -F text=Hello`";
+            Refusal::at(TEXT, message)
+        })?;
+        let (name, text) = self.texts.remove(place);
+        Ok((name, text.into()))
     }
 
     /// Takes the file.

@@ -132,11 +132,11 @@ impl TimedModel {
     }
 
     /// Returns the model as one that reads what another one has found.
-    fn reader(self, selection: Selection) -> Option<StartedReader> {
+    fn reader(self, selection: Selection, recipe: Option<FittedRecipe>) -> Option<StartedReader> {
         Some(StartedReader {
             selection,
             started: self.started?,
-            recipe: None,
+            recipe,
             time: self.time,
             runs: self.runs,
         })
@@ -199,8 +199,8 @@ fn raw(args: &RunArgs, path: &Path) -> Result<Exit, Failure> {
             (run.chosen.selection, run.inputs, run.started)
         }
         MediaKind::Sound => {
-            let run = sound::first(args, &chosen, path)?;
-            (chosen.selection, run.inputs, run.started)
+            let (inputs, started) = sound::first(args, &chosen, path)?;
+            (chosen.selection, inputs, started)
         }
         MediaKind::Text => {
             let (inputs, started) = utterance::first(args, &chosen, path)?;
@@ -302,39 +302,18 @@ fn read_lines(
     let recipe = reader.recipe.fitted;
     let quads: Vec<Quad> = lines.lines.iter().map(|line| line.quad).collect();
     let mut texts = Vec::new();
-    let mut running: Option<(Started, Duration)> = None;
+    let mut model = TimedModel::default();
     while texts.len() < quads.len() {
         let left = &quads[texts.len()..];
         let cut = || worker::cut_out(&recipe.preparation, picture, left);
         let parts = args.target.within("cutting out the lines", cut);
         for part in parts.map_err(|reason| unsuited(path, &reason))? {
-            let outputs = match &mut running {
-                None => {
-                    let started = start(args, &reader.selection, &part.inputs)?;
-                    let time = started.first_answer.time;
-                    let outputs = started.first_answer.outputs.clone();
-                    running = Some((started, time));
-                    outputs
-                }
-                Some((started, time)) => {
-                    let ran = started.worker.run(&part.inputs);
-                    let model = reader.selection.model.display();
-                    let ran = ran.map_err(|error| Failure::Other(format!("{model}: {error}")))?;
-                    *time += ran.time;
-                    ran.outputs
-                }
-            };
+            let outputs = model.run(args, &reader.selection, RunStart::AsLeft, &part.inputs)?;
             let text = recipe.interpret_text(&outputs, part.geometry);
             texts.push(text.map_err(|reason| misfit(&recipe, &reason))?);
         }
     }
-    let reader = running.map(|(started, time)| StartedReader {
-        selection: reader.selection,
-        started,
-        recipe: Some(recipe),
-        time,
-        runs: quads.len(),
-    });
+    let reader = model.reader(reader.selection, Some(recipe));
     Ok((texts, reader))
 }
 
@@ -383,15 +362,13 @@ fn load<T>(
 
 /// Writes the words of a sound as subtitles or text, by the ending of the file's name.
 fn save_words(file: &Path, answer: &TypedAnswer) -> Result<(), Failure> {
-    let at = file.display();
-    let fault = |reason: String| Failure::Other(format!("--save {at}: {reason}"));
+    let fault = |reason: String| unsaved(file, &reason);
     let TypedAnswer::Transcript(words) = answer else {
         return Err(fault(
             "the answer has no words; `--json` prints its segments".to_owned(),
         ));
     };
-    let ending = file.extension().and_then(|it| it.to_str());
-    let ending = ending.unwrap_or_default();
+    let ending = ending(file);
     let mut formats = SubtitleFormat::ALL.into_iter();
     let text = match formats.find(|format| format.extension() == ending) {
         Some(format) => words.subtitles(format),
@@ -404,9 +381,19 @@ fn save_words(file: &Path, answer: &TypedAnswer) -> Result<(), Failure> {
     fs::write(file, text).map_err(|error| fault(error.to_string()))
 }
 
+/// Returns the failure of an answer that cannot be saved.
+fn unsaved(file: &Path, reason: &str) -> Failure {
+    Failure::Other(format!("--save {}: {reason}", file.display()))
+}
+
+/// Returns the ending of a file's name.
+fn ending(file: &Path) -> &str {
+    let ending = file.extension().and_then(|it| it.to_str());
+    ending.unwrap_or_default()
+}
+
 fn save(file: &Path, answer: &TypedAnswer, picture: &RgbImage) -> Result<(), Failure> {
-    let at = file.display();
-    let fault = |reason: String| Failure::Other(format!("--save {at}: {reason}"));
+    let fault = |reason: String| unsaved(file, &reason);
     let drawn = draw::draw(answer, picture);
     let drawn = drawn.ok_or_else(|| fault("the answer has no places in the picture".to_owned()))?;
     drawn.save(file).map_err(|error| fault(error.to_string()))

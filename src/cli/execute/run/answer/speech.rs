@@ -8,7 +8,7 @@ use crate::cli::exit::Failure;
 use pkgtool_engine::RunStart;
 use pkgtool_engine::runtime::selection::{self, Selection};
 use pkgtool_media::answer::TypedAnswer;
-use pkgtool_media::recipe::{DecoderChoice, RecipeChoice};
+use pkgtool_media::recipe::{RecipeChoice, SecondModel};
 use pkgtool_media::sound;
 use pkgtool_media::speech::{SpeechRun, SpeechStep, SpeechTokens};
 use pkgtool_text::tokenizer::{Tokenizer, TokenizerFiles};
@@ -29,9 +29,9 @@ pub(super) fn answer(
     let recipe = recipe.fitted;
     let model = selection.model.display();
     let other = |reason: String| Failure::Other(format!("{model}: {reason}"));
-    let DecoderChoice {
+    let SecondModel {
         selection: of_decoder,
-        decoder,
+        fitted: decoder,
     } = *decoder.ok_or_else(|| {
         other(format!(
             "no method decodes what this one encodes: expected {expected}"
@@ -77,7 +77,7 @@ pub(super) fn answer(
     }
     let started = encoding.started;
     let started = started.ok_or_else(|| unsuited(path, "the sound is too short for words"))?;
-    let reader = decoding.reader(of_decoder);
+    let reader = decoding.reader(of_decoder, None);
     Ok(Answered {
         selection,
         started,

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::super::RunArgs;
-use super::{Answered, TimedModel, misfit, start};
+use super::{Answered, TimedModel, ending, misfit, start, unsaved};
 use crate::cli::exit::Failure;
 use pkgtool_engine::RunStart;
 use pkgtool_engine::runtime::target::Started;
@@ -23,7 +23,7 @@ fn prepared(args: &RunArgs, chosen: &RecipeChoice, given: &Path) -> Result<TextR
         } else {
             voice::english(&text)?
         };
-        TextRun::new(&chosen.recipe.fitted, &chosen.selection.model, &phonemes)
+        TextRun::new(&chosen.recipe, &chosen.selection.model, &phonemes)
     };
     let prepared = args.target.within("preparing the text", prepare);
     prepared.map_err(Failure::Other)
@@ -75,13 +75,13 @@ pub(super) fn answer(
     while let Some(inputs) = run.next_inputs(&recipe).map_err(unfit)? {
         let mut outputs = first.run(args, &selection, RunStart::Anew, &inputs)?;
         if let Some(choice) = &synthesizer {
-            let inputs = run.synthesizer_inputs(&recipe, &choice.synthesizer, &outputs);
+            let inputs = run.synthesizer_inputs(&recipe, &choice.fitted, &outputs);
             let Some(inputs) = inputs.map_err(unfit)? else {
                 continue;
             };
             outputs = second.run(args, &choice.selection, RunStart::Anew, &inputs)?;
         }
-        let fitted = synthesizer.as_ref().map(|choice| &choice.synthesizer);
+        let fitted = synthesizer.as_ref().map(|choice| &choice.fitted);
         run.add(&recipe, fitted, &outputs).map_err(unfit)?;
     }
     let speech = run.answer().map_err(unfit)?;
@@ -98,17 +98,15 @@ pub(super) fn answer(
         recipe,
         run_time: first.time,
         runs: first.runs,
-        reader: synthesizer.and_then(|choice| second.reader(choice.selection)),
+        reader: synthesizer.and_then(|choice| second.reader(choice.selection, None)),
         saved,
     })
 }
 
 /// Writes speech in the format that the ending of the file's name means.
 fn save(file: &Path, speech: &SpeechAnswer) -> Result<(), Failure> {
-    let at = file.display();
-    let fault = |reason: String| Failure::Other(format!("--save {at}: {reason}"));
-    let ending = file.extension().and_then(|it| it.to_str());
-    let ending = match ending.unwrap_or_default() {
+    let fault = |reason: String| unsaved(file, &reason);
+    let ending = match ending(file) {
         "ogg" => SoundFormat::Opus.name(),
         ending => ending,
     };
