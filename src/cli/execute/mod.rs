@@ -1,10 +1,12 @@
 //! The commands that run models.
 
+mod answering;
 mod backends;
 mod bench;
 mod chat;
 mod compare;
 mod deadline;
+mod embedding;
 mod input_args;
 mod parsing;
 mod run;

@@ -55,6 +55,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("cli/admin", &["cli/directory"]),
     ("cli/directory", &[]),
     ("cli/execute", &[]),
+    ("cli/execute/answering", &[]),
     ("cli/execute/backends", &[]),
     ("cli/execute/bench", &[]),
     ("cli/execute/chat", &[]),

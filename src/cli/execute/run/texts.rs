@@ -3,28 +3,20 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
-use super::super::{selection_failure, start_with_notes};
+use super::super::embedding::{self, EmbeddingModel};
 use super::{RunArgs, json, text};
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::output;
 use pkgtool_base::source::text::defuse_line;
-use pkgtool_engine::Session;
-use pkgtool_engine::runtime::selection::{self, Selection, SelectionError};
+use pkgtool_engine::runtime::selection;
 use pkgtool_engine::runtime::target::Started;
 use pkgtool_media::MediaKind;
 use pkgtool_text::embedding::{
-    CAPABILITY, Embedder, EmbeddingInput, EmbeddingOptions, EmbeddingPlan, EmbeddingSettings,
-    Pooling, cosine,
+    CAPABILITY, EmbeddingInput, EmbeddingOptions, EmbeddingPlan, Pooling, cosine,
 };
-use pkgtool_text::tokenizer::{Tokenizer, TokenizerFiles};
-
-/// Name of the component that embeds texts, in variants with several components.
-const TEXT_COMPONENT: &str = "text_encoder";
 
 /// Number of a vector's first values that are shown.
 const SHOWN_VALUES: usize = 4;
@@ -64,15 +56,12 @@ pub(super) struct TextArgs {
 }
 
 /// The embedded texts, and how they were run.
-struct EmbeddedTexts {
-    selection: Selection,
-    started: Started,
+struct EmbeddedTexts<'a> {
+    model: EmbeddingModel<'a>,
     texts: Vec<String>,
     plan: EmbeddingPlan,
     longest: usize,
     vectors: Vec<Vec<f32>>,
-    /// Total duration of all runs of the model.
-    time: Duration,
 }
 
 fn pooling(name: &str) -> Result<Pooling, String> {
@@ -87,7 +76,9 @@ pub(super) fn meant(args: &RunArgs, given: &Path) -> Option<String> {
     if given.exists() || args.answer.has_options() {
         return None;
     }
-    let variant = selected(args).ok()?.variant?;
+    let which = args.variant.which();
+    let selected = embedding::select(&args.path, &args.target, which).ok()?;
+    let variant = selected.variant?;
     let config = selection::config(&variant.config).ok()?;
     let takes_files = |it: &String| MediaKind::of_capability(it).is_some();
     let embeds = config.capabilities.iter().any(|it| it == CAPABILITY)
@@ -129,11 +120,8 @@ fn texts(given: &[String]) -> Result<Vec<String>, Failure> {
     Ok(texts)
 }
 
-fn embed(args: &RunArgs, texts: Vec<String>) -> Result<EmbeddedTexts, Failure> {
-    let selection = selected(args)?;
-    let embedder = args
-        .target
-        .within("loading the tokenizer", || embedder(&selection))?;
+fn embed(args: &RunArgs, texts: Vec<String>) -> Result<EmbeddedTexts<'_>, Failure> {
+    let mut model = EmbeddingModel::new(&args.path, &args.target, args.variant.which())?;
     let options = EmbeddingOptions {
         truncate: args.texts.truncate,
         max_length: args.texts.max_length,
@@ -141,108 +129,36 @@ fn embed(args: &RunArgs, texts: Vec<String>) -> Result<EmbeddedTexts, Failure> {
         normalize: args.texts.normalize,
     };
     let given = EmbeddingInput::Texts(texts);
-    let plan = args
-        .target
-        .within("generating the inputs", || embedder.plan(&given, &options));
-    let plan = plan.map_err(other)?;
-    let wish = args.target.start_request(&selection, args.variant.which());
-    let launcher = args.target.launcher()?;
-    let (first, others) = plan.runs.split_first().expect("there is a text, so a run");
-    let mut started = start_with_notes(&wish, &first.inputs, &launcher)?;
-    let mut time = started.first_answer.time;
-    let mut outputs = vec![started.first_answer.outputs.clone()];
-    for run in others {
-        let answer = started.worker.run(&run.inputs).map_err(other)?;
-        time += answer.time;
-        outputs.push(answer.outputs);
-    }
-    let vectors = plan.vectors(outputs).map_err(other)?;
+    let (plan, vectors) = model.embed(&given, &options)?;
     let EmbeddingInput::Texts(texts) = given else {
         unreachable!("texts were given")
     };
     Ok(EmbeddedTexts {
-        longest: embedder.longest(&options).map_err(other)?.value,
-        selection,
-        started,
+        longest: model.longest(&options)?,
+        model,
         texts,
         plan,
         vectors,
-        time,
     })
 }
 
-/// Selects the model of the arguments. In a variant with several components, selects the one that
-/// embeds texts.
-fn selected(args: &RunArgs) -> Result<Selection, Failure> {
-    let which = args.variant.which();
-    let target = &args.target;
-    let error = match target.select(&args.path, which) {
-        Ok(selection) => return Ok(selection),
-        Err(error) => error,
-    };
-    if matches!(error, SelectionError::Refused(_)) && target.component.is_none() {
-        let mut choice = target.selection_criteria(which);
-        choice.component = Some(TEXT_COMPONENT.to_owned());
-        if let Ok(selection) = selection::select(&args.path, &choice) {
-            return Ok(selection);
-        }
+impl EmbeddedTexts<'_> {
+    fn started(&self) -> &Started {
+        let started = self.model.started.as_ref();
+        started.expect("there is a text, so a run")
     }
-    Err(selection_failure(&error))
 }
 
-/// Loads the selected model with its package's tokenizer.
-fn embedder(selection: &Selection) -> Result<Embedder, Failure> {
-    let Some(variant) = &selection.variant else {
-        let model = selection.model.display();
-        return Err(Failure::Other(format!(
-            "{model}: --text needs a package whose config names the tokenizer, got a bare model file"
-        )));
-    };
-    let at = variant.config.display();
-    let config = selection::config(&variant.config).map_err(|error| selection_failure(&error))?;
-    if !config.capabilities.iter().any(|it| it == CAPABILITY) {
-        return Err(Failure::Other(format!(
-            "{at}: --text needs a model with the capability `{CAPABILITY}`, this one has {}",
-            config.capabilities.join(", ")
-        )));
-    }
-    let files = TokenizerFiles::of(&variant.config, &config).map_err(other)?;
-    let Some(files) = files else {
-        return Err(Failure::Other(format!(
-            "{at}: missing `tokenizer`, which --text needs; pass token ids with --input"
-        )));
-    };
-    let tokenizer = Tokenizer::of(&files).map_err(other)?;
-    let directories = files.directories(&variant.config, &selection.model);
-    let settings = EmbeddingSettings::read(
-        &selection.model,
-        &selection.info,
-        tokenizer.config(),
-        &directories,
-    );
-    let settings = settings.map_err(other)?;
-    let embedder = Embedder::new(Arc::new(tokenizer), &selection.signature, settings);
-    embedder.map_err(|error| Failure::Other(format!("{}: {error}", selection.model.display())))
-}
-
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "`map_err` passes the error by value"
-)]
-fn other(error: impl ToString) -> Failure {
-    Failure::Other(error.to_string())
-}
-
-fn render(embedded: &EmbeddedTexts) -> String {
+fn render(embedded: &EmbeddedTexts<'_>) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = write(&mut text, embedded);
     text
 }
 
-fn write(out: &mut String, embedded: &EmbeddedTexts) -> std::fmt::Result {
-    let (started, vectors) = (&embedded.started, &embedded.vectors);
-    writeln!(out, "{}", text::ran(&embedded.selection, started))?;
+fn write(out: &mut String, embedded: &EmbeddedTexts<'_>) -> std::fmt::Result {
+    let (started, vectors) = (embedded.started(), &embedded.vectors);
+    writeln!(out, "{}", text::ran(&embedded.model.selection, started))?;
     let dimensions = vectors.first().map_or(0, Vec::len);
     let longest = embedded.longest;
     writeln!(
@@ -279,7 +195,7 @@ fn write(out: &mut String, embedded: &EmbeddedTexts) -> std::fmt::Result {
             1 => "run".to_owned(),
             runs => format!("{runs} runs"),
         },
-        text::shown(embedded.time)
+        text::shown(embedded.model.time)
     )
 }
 
@@ -315,14 +231,9 @@ fn shortened(text: &str) -> String {
 }
 
 /// Renders the result as JSON. Later versions only add fields.
-fn document(embedded: &EmbeddedTexts) -> Json {
-    let EmbeddedTexts {
-        selection,
-        started,
-        vectors,
-        ..
-    } = embedded;
-    let mut document = json::head(selection, started);
+fn document(embedded: &EmbeddedTexts<'_>) -> Json {
+    let (started, vectors) = (embedded.started(), &embedded.vectors);
+    let mut document = json::head(&embedded.model.selection, started);
     let tokens = embedded.plan.tokens_by_text();
     let texts = embedded.texts.iter().zip(tokens).zip(vectors);
     let texts = texts.map(|((text, tokens), vector)| {
@@ -339,7 +250,7 @@ fn document(embedded: &EmbeddedTexts) -> Json {
     document["similarity"] = similarity.collect();
     document["timings_ms"] = json!({
         "load": json::milliseconds(started.load_time),
-        "run": json::milliseconds(embedded.time),
+        "run": json::milliseconds(embedded.model.time),
     });
     document
 }

@@ -15,16 +15,17 @@ const BAR_WIDTH: f64 = 20.0;
 const SHOWN_VALUES: usize = 8;
 
 /// Returns the text with a final newline.
-pub(super) fn render(answered: &Answered) -> String {
+pub(super) fn render(answered: &Answered<'_>) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
     let _ = write(&mut out, answered);
     out
 }
 
-fn write(out: &mut String, answered: &Answered) -> std::fmt::Result {
-    let recipe = &answered.recipe;
-    writeln!(out, "{}", text::ran(&answered.selection, &answered.started))?;
+fn write(out: &mut String, answered: &Answered<'_>) -> std::fmt::Result {
+    let (model, started) = (&answered.model, answered.started());
+    let recipe = model.recipe();
+    writeln!(out, "{}", text::ran(&model.choice.selection, started))?;
     writeln!(
         out,
         "recipe {}: {}",
@@ -92,12 +93,12 @@ fn write(out: &mut String, answered: &Answered) -> std::fmt::Result {
             writeln!(out, "  a picture of {width} x {height} pixels{hint}")?;
         }
     }
-    if let Some(reader) = &answered.reader {
+    if let Some(second) = answered.second() {
         writeln!(
             out,
             "read by {}{}",
-            text::ran(&reader.selection, &reader.started),
-            reader.recipe.as_ref().map_or_else(String::new, |recipe| {
+            text::ran(second.selection, second.started),
+            second.recipe.map_or_else(String::new, |recipe| {
                 format!(", recipe {}", defuse_line(&recipe.name))
             })
         )?;
@@ -105,19 +106,20 @@ fn write(out: &mut String, answered: &Answered) -> std::fmt::Result {
     if let Some(file) = &answered.saved {
         writeln!(out, "saved {}", defuse_line(&file.display().to_string()))?;
     }
-    let load = text::shown(answered.started.load_time);
-    write!(out, "load {load}, run {}", text::shown(answered.run_time))?;
-    if answered.runs > 1 {
-        write!(out, " in {} runs", answered.runs)?;
+    let load = text::shown(started.load_time);
+    write!(out, "load {load}, run {}", text::shown(model.first.time))?;
+    if model.first.runs > 1 {
+        write!(out, " in {} runs", model.first.runs)?;
     }
-    if let Some(reader) = &answered.reader {
-        let load = text::shown(reader.started.load_time);
-        write!(out, ", load {load}, read {}", text::shown(reader.time))?;
+    if let Some(second) = answered.second() {
+        let load = text::shown(second.started.load_time);
+        let time = text::shown(second.model.time);
+        write!(out, ", load {load}, read {time}")?;
     }
     writeln!(out)
 }
 
-fn save_hint(answered: &Answered) -> &'static str {
+fn save_hint(answered: &Answered<'_>) -> &'static str {
     if answered.saved.is_some() {
         ""
     } else {

@@ -1,43 +1,42 @@
 //! Transcripts: an encoder runs once for each window of a sound, and a decoder once for each token.
 
-use std::path::Path;
-
-use super::super::RunArgs;
-use super::{Answered, TimedModel, load, misfit, unsuited};
+use super::{AnsweringModel, GivenMedia, load, misfit, unsuited};
 use crate::cli::exit::Failure;
 use pkgtool_engine::RunStart;
 use pkgtool_engine::runtime::selection::{self, Selection};
 use pkgtool_media::answer::TypedAnswer;
-use pkgtool_media::recipe::{RecipeChoice, SecondModel};
 use pkgtool_media::sound;
 use pkgtool_media::speech::{SpeechRun, SpeechStep, SpeechTokens};
 use pkgtool_text::tokenizer::{Tokenizer, TokenizerFiles};
 
 /// Converts the sound to its words.
 pub(super) fn answer(
-    args: &RunArgs,
-    chosen: RecipeChoice,
-    path: &Path,
-) -> Result<Answered, Failure> {
-    let RecipeChoice {
-        selection,
-        recipe,
-        decoder,
+    model: &mut AnsweringModel<'_>,
+    given: GivenMedia<'_>,
+) -> Result<TypedAnswer, Failure> {
+    let path = given.file(model.takes())?;
+    let target = model.target;
+    let AnsweringModel {
+        choice,
+        first,
+        second,
+        tokenizer,
         ..
-    } = chosen;
-    let expected = recipe.expected_decoder();
-    let recipe = recipe.fitted;
-    let model = selection.model.display();
-    let other = |reason: String| Failure::Other(format!("{model}: {reason}"));
-    let SecondModel {
-        selection: of_decoder,
-        fitted: decoder,
-    } = *decoder.ok_or_else(|| {
+    } = model;
+    let (selection, recipe) = (&choice.selection, &choice.recipe.fitted);
+    let file = selection.model.display();
+    let other = |reason: String| Failure::Other(format!("{file}: {reason}"));
+    let behind = choice.decoder.as_ref().ok_or_else(|| {
+        let expected = choice.recipe.expected_decoder();
         other(format!(
             "no method decodes what this one encodes: expected {expected}"
         ))
     })?;
-    let tokenizer = tokenizer(&selection)?;
+    let decoder = &behind.fitted;
+    let tokenizer = match tokenizer {
+        Some(tokenizer) => tokenizer,
+        None => tokenizer.insert(self::tokenizer(selection)?),
+    };
     let mut options = recipe.speech_options().map_err(other)?;
     options.keeps_tokens = decoder.keeps_tokens;
     let vocabulary = decoder
@@ -45,20 +44,21 @@ pub(super) fn answer(
         .unwrap_or_else(|| tokenizer.vocabulary().len());
     let tokens = SpeechTokens::find(vocabulary, |token| tokenizer.id_of(token)).map_err(other)?;
     let decode = || load(path, recipe.takes, sound::decode);
-    let sound = args.target.within("reading the sound", decode)?;
+    let sound = target.args.within("reading the sound", decode)?;
     let text_of = |ids: &[u32]| {
         let text = tokenizer.decode(ids, true);
         text.map_err(|error| error.to_string())
     };
     let mut run = SpeechRun::new(sound, tokens, &options).map_err(other)?;
-    let (mut encoding, mut decoding) = (TimedModel::default(), TimedModel::default());
-    let unfit = |reason: String| misfit(&recipe, &reason);
+    let unfit = |reason: String| misfit(recipe, &reason);
+    let mut is_empty = true;
     while let Some(step) = run.next_step() {
+        is_empty = false;
         match step {
             SpeechStep::Encode(samples) => {
                 let inputs = recipe.window(samples);
                 let inputs = inputs.map_err(|reason| unsuited(path, &reason))?;
-                run.add_states(encoding.run(args, &selection, RunStart::AsLeft, &inputs)?);
+                run.add_states(first.run(target, selection, RunStart::Anew, &inputs)?);
             }
             SpeechStep::Decode { tokens, position } => {
                 let inputs = decoder.inputs(&tokens, position, run.states());
@@ -68,26 +68,17 @@ pub(super) fn answer(
                 } else {
                     RunStart::AsLeft
                 };
-                let outputs = decoding.run(args, &of_decoder, begins, &inputs)?;
+                let outputs = second.run(target, &behind.selection, begins, &inputs)?;
                 let logits = outputs.first();
                 let logits = logits.ok_or_else(|| unfit("the decoder has no output".to_owned()))?;
                 run.add_logits(logits, &text_of).map_err(unfit)?;
             }
         }
     }
-    let started = encoding.started;
-    let started = started.ok_or_else(|| unsuited(path, "the sound is too short for words"))?;
-    let reader = decoding.reader(of_decoder, None);
-    Ok(Answered {
-        selection,
-        started,
-        recipe,
-        answer: TypedAnswer::Transcript(run.answer()),
-        run_time: encoding.time,
-        runs: encoding.runs,
-        reader,
-        saved: None,
-    })
+    if is_empty {
+        return Err(unsuited(path, "the sound is too short for words"));
+    }
+    Ok(TypedAnswer::Transcript(run.answer()))
 }
 
 /// Loads the tokenizer of the package.

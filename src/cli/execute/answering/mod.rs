@@ -1,0 +1,255 @@
+//! Answers of a package by its recipe. Its models stay loaded from one file to the next.
+
+mod picture;
+mod sound;
+mod speech;
+mod utterance;
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use image::RgbImage;
+use serde_json::json;
+
+use super::target_args::{TargetArgs, VariantChoice};
+use super::{selection_failure, start_with_notes};
+use crate::cli::exit::Failure;
+use pkgtool_engine::runtime::selection::Selection;
+use pkgtool_engine::runtime::target::Started;
+use pkgtool_engine::tensor::Tensor;
+use pkgtool_engine::{RunStart, Session as _};
+use pkgtool_media::MediaKind;
+use pkgtool_media::answer::TypedAnswer;
+use pkgtool_media::picture::decode;
+use pkgtool_media::recipe::{self, ChoiceError, FittedRecipe, RecipeChoice};
+use pkgtool_text::tokenizer::Tokenizer;
+
+/// Maximum size of the file of a picture or sound, in bytes.
+const MAX_FILE_BYTES: u64 = 256 << 20;
+
+/// What a model gets.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum GivenMedia<'g> {
+    /// The file of a picture or sound.
+    File(&'g Path),
+    /// A text to speak.
+    Text(&'g str),
+    /// Phonemes to speak.
+    Phonemes(&'g str),
+}
+
+impl<'g> GivenMedia<'g> {
+    /// Returns the file.
+    fn file(self, takes: MediaKind) -> Result<&'g Path, Failure> {
+        match self {
+            Self::File(path) => Ok(path),
+            Self::Text(_) | Self::Phonemes(_) => Err(Failure::Other(format!(
+                "the model takes a {}, not a text",
+                takes.noun()
+            ))),
+        }
+    }
+}
+
+/// The recipe that a user asks for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RecipeWish<'a> {
+    /// The capability, in place of those of the package.
+    pub(super) capability: Option<&'a str>,
+    /// Values, as `NAME=VALUE`.
+    pub(super) settings: &'a [String],
+}
+
+/// A model and the time of its runs.
+#[derive(Default)]
+pub(super) struct TimedModel {
+    /// The model, after its first run.
+    pub(super) started: Option<Started>,
+    /// Time of all runs.
+    pub(super) time: Duration,
+    /// Number of runs.
+    pub(super) runs: usize,
+}
+
+/// The engine and limits of all models of an answer.
+#[derive(Clone, Copy)]
+struct AnswerTarget<'a> {
+    args: &'a TargetArgs,
+    which: VariantChoice<'a>,
+}
+
+/// A package that answers.
+pub(super) struct AnsweringModel<'a> {
+    target: AnswerTarget<'a>,
+    /// The method that answers, its recipe, and the methods behind it.
+    pub(super) choice: RecipeChoice,
+    /// The model of this method.
+    pub(super) first: TimedModel,
+    /// The model of the method behind it.
+    pub(super) second: TimedModel,
+    /// The tokenizer of transcripts.
+    tokenizer: Option<Tokenizer>,
+}
+
+impl AnswerTarget<'_> {
+    fn start(self, selection: &Selection, inputs: &[Tensor]) -> Result<Started, Failure> {
+        let wish = self.args.start_request(selection, self.which);
+        start_with_notes(&wish, inputs, &self.args.launcher()?)
+    }
+}
+
+impl TimedModel {
+    /// Runs the model; the first run starts it.
+    fn run(
+        &mut self,
+        target: AnswerTarget<'_>,
+        selection: &Selection,
+        begins: RunStart,
+        inputs: &[Tensor],
+    ) -> Result<Vec<Tensor>, Failure> {
+        self.runs += 1;
+        let Some(started) = &mut self.started else {
+            let mut started = target.start(selection, inputs)?;
+            self.time += started.first_answer.time;
+            let outputs = std::mem::take(&mut started.first_answer.outputs);
+            self.started = Some(started);
+            return Ok(outputs);
+        };
+        let worker = &mut started.worker;
+        let ran = worker.begin(begins).and_then(|()| worker.run(inputs));
+        let model = selection.model.display();
+        let ran = ran.map_err(|error| Failure::Other(format!("{model}: {error}")))?;
+        self.time += ran.time;
+        Ok(ran.outputs)
+    }
+}
+
+impl<'a> AnsweringModel<'a> {
+    /// Chooses the model that answers and its recipe. No model starts yet.
+    pub(super) fn new(
+        path: &Path,
+        args: &'a TargetArgs,
+        which: VariantChoice<'a>,
+        wish: RecipeWish<'_>,
+    ) -> Result<Self, Failure> {
+        let criteria = args.selection_criteria(which);
+        let chosen = recipe::choose(path, &criteria, wish.capability);
+        let mut choice = chosen.map_err(|error| match error {
+            ChoiceError::Selection(error) => selection_failure(&error),
+            ChoiceError::Recipe(reason) => Failure::Other(reason),
+        })?;
+        for setting in wish.settings {
+            let (name, value) = setting.split_once('=').ok_or_else(|| {
+                Failure::Other(format!(
+                    "--set {setting}: expected NAME=VALUE, such as `threshold=0.7`"
+                ))
+            })?;
+            let value = serde_json::from_str(value).unwrap_or_else(|_| json!(value));
+            let set = choice.set(name, value, "--set");
+            set.map_err(|reason| Failure::Other(format!("--set {setting}: {reason}")))?;
+        }
+        Ok(Self {
+            target: AnswerTarget { args, which },
+            choice,
+            first: TimedModel::default(),
+            second: TimedModel::default(),
+            tokenizer: None,
+        })
+    }
+
+    /// Returns the recipe.
+    pub(super) fn recipe(&self) -> &FittedRecipe {
+        &self.choice.recipe.fitted
+    }
+
+    /// Returns the kind of what the model reads.
+    pub(super) fn takes(&self) -> MediaKind {
+        self.recipe().takes
+    }
+
+    /// Returns the method behind the first one.
+    pub(super) fn second_selection(&self) -> Option<&Selection> {
+        let choice = &self.choice;
+        let reader = choice.reader.as_ref().map(|it| &it.selection);
+        let decoder = choice.decoder.as_ref().map(|it| &it.selection);
+        let synthesizer = choice.synthesizer.as_ref().map(|it| &it.selection);
+        reader.or(decoder).or(synthesizer)
+    }
+
+    /// Returns the time of all runs so far.
+    pub(super) fn time(&self) -> Duration {
+        self.first.time + self.second.time
+    }
+
+    /// Answers.
+    pub(super) fn answer(&mut self, given: GivenMedia<'_>) -> Result<TypedAnswer, Failure> {
+        match self.takes() {
+            MediaKind::Picture => picture::answer(self, given),
+            MediaKind::Text => utterance::answer(self, given),
+            MediaKind::Sound if self.choice.recipe.needs_decoder() => speech::answer(self, given),
+            MediaKind::Sound => sound::answer(self, given),
+        }
+    }
+
+    /// Runs the model once, on the first inputs that the recipe makes. Returns them too.
+    pub(super) fn raw(&self, given: GivenMedia<'_>) -> Result<(Vec<Tensor>, Started), Failure> {
+        let inputs = match self.takes() {
+            MediaKind::Picture => picture::inputs(self, given)?.inputs,
+            MediaKind::Sound => sound::first_inputs(self, given)?,
+            MediaKind::Text => utterance::first_inputs(self, given)?,
+        };
+        let started = self.target.start(&self.choice.selection, &inputs)?;
+        Ok((inputs, started))
+    }
+
+    /// Runs the model that answers.
+    fn run(&mut self, begins: RunStart, inputs: &[Tensor]) -> Result<Vec<Tensor>, Failure> {
+        let selection = &self.choice.selection;
+        self.first.run(self.target, selection, begins, inputs)
+    }
+
+    /// Returns the failure of outputs that do not suit the recipe.
+    fn misfit(&self, reason: &str) -> Failure {
+        misfit(self.recipe(), reason)
+    }
+}
+
+/// Decodes the picture of a file.
+pub(super) fn picture(path: &Path) -> Result<RgbImage, Failure> {
+    load(path, MediaKind::Picture, decode)
+}
+
+/// Returns the failure of a file that does not suit the model.
+fn unsuited(path: &Path, reason: &str) -> Failure {
+    Failure::Other(format!("{}: {reason}", path.display()))
+}
+
+/// Returns the failure of outputs that do not suit a recipe.
+fn misfit(recipe: &FittedRecipe, reason: &str) -> Failure {
+    let file = &recipe.file;
+    Failure::Other(format!(
+        "{file}: {reason}; `--raw` shows the outputs as they are"
+    ))
+}
+
+/// Reads a file of this kind and decodes it.
+fn load<T>(
+    path: &Path,
+    kind: MediaKind,
+    decode: impl FnOnce(&[u8]) -> Result<T, String>,
+) -> Result<T, Failure> {
+    let fault = |reason: String| unsuited(path, &reason);
+    let size = fs::metadata(path)
+        .map_err(|error| fault(error.to_string()))?
+        .len();
+    if size > MAX_FILE_BYTES {
+        let (noun, most) = (kind.noun(), MAX_FILE_BYTES >> 20);
+        return Err(fault(format!(
+            "too large: expected a {noun} of at most {most} MiB"
+        )));
+    }
+    let bytes = fs::read(path).map_err(|error| fault(error.to_string()))?;
+    kind.check(&bytes).map_err(fault)?;
+    decode(&bytes).map_err(fault)
+}
