@@ -15,7 +15,10 @@ const GROUPS: [(&str, &[&str]); 6] = [
         "Check",
         &["validate", "inspect", "pull", "explain", "rules", "schema"],
     ),
-    ("Run", &["run", "chat", "bench", "compare", "backends"]),
+    (
+        "Run",
+        &["run", "chat", "bench", "compare", "eval", "backends"],
+    ),
     ("Serve", &["serve", "train", "services", "predict", "task"]),
     ("Operate", &["accounts", "keys", "admin"]),
     ("Other", &["completions", "man", HELP]),

@@ -154,7 +154,7 @@ impl PixelRuns {
     }
 
     /// Returns the number of pixels.
-    pub(crate) fn area(&self) -> u64 {
+    pub fn area(&self) -> u64 {
         self.runs().map(|[start, end]| u64::from(end - start)).sum()
     }
 

@@ -7,6 +7,7 @@ mod chat;
 mod compare;
 mod deadline;
 mod embedding;
+mod eval;
 mod input_args;
 mod parsing;
 mod run;
@@ -29,7 +30,7 @@ use pkgtool_engine::tensor::Tensor;
 use pkgtool_model::executorch::body::{ProgramBody, known_defects};
 use target_args::{TargetArgs, VariantChoice};
 
-/// The commands `run`, `chat`, `bench`, `compare` and `backends`.
+/// The commands `run`, `chat`, `bench`, `compare`, `eval` and `backends`.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum ExecuteCommand {
     /// Run a variant and print or write its outputs
@@ -40,6 +41,8 @@ pub(super) enum ExecuteCommand {
     Bench(Box<bench::BenchArgs>),
     /// Compare the outputs of two variants, engines or model files
     Compare(Box<compare::CompareArgs>),
+    /// Measure the accuracy of variants on a data set
+    Eval(Box<eval::EvalArgs>),
     /// Show the engines and backends that work on this machine
     Backends(backends::BackendsArgs),
     /// Run as a worker process of another pkgtool, connected through standard input
@@ -70,6 +73,7 @@ pub(super) fn run(command: &ExecuteCommand) -> Result<Exit, Failure> {
         ExecuteCommand::Bench(args) => bench::run(args),
         ExecuteCommand::Backends(args) => backends::run(args),
         ExecuteCommand::Compare(args) => compare::run(args),
+        ExecuteCommand::Eval(args) => eval::run(args),
         ExecuteCommand::Worker { work } => {
             match work {
                 Work::Models => worker::serve()?,
@@ -87,6 +91,7 @@ fn sandbox(command: &ExecuteCommand) -> SandboxMode {
         ExecuteCommand::Chat(args) => args.target.sandbox,
         ExecuteCommand::Bench(args) => args.target.sandbox,
         ExecuteCommand::Compare(args) => args.target.sandbox,
+        ExecuteCommand::Eval(args) => args.target.sandbox,
         ExecuteCommand::Backends(args) => args.sandbox,
         ExecuteCommand::Worker { .. } => SandboxMode::default(),
     }

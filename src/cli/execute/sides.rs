@@ -87,6 +87,16 @@ impl SideArgs {
         Ok(selections)
     }
 
+    /// Returns every combination of a backend and a precision that the user named.
+    pub(super) fn variants(&self) -> Vec<(Option<Backend>, Option<String>)> {
+        let backends = each_or_none(&self.backend, Clone::clone).into_iter();
+        let variants = backends.flat_map(|backend: Option<Backend>| {
+            let precisions = each_or_none(&self.precision, String::clone).into_iter();
+            precisions.map(move |precision| (backend, precision))
+        });
+        variants.collect()
+    }
+
     /// Returns the backends that the user named.
     pub(super) fn backends(&self) -> &[Backend] {
         &self.backend

@@ -1,6 +1,6 @@
 //! The signature of a method for a run: names, dtypes and dimensions of its inputs and outputs.
 //!
-//! It comes from the model file; a config adds names that the file lacks. Numbers that a program
+//! It comes from the model file; a config adds names that the file lacks, and decides sizes that it leaves open. Numbers that a program
 //! takes besides tensors count as tensors without dimensions. Invariant: every value is a tensor of
 //! a supported dtype.
 
@@ -9,7 +9,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::DType;
-use pkgtool_base::package::MethodSignature;
+use pkgtool_base::package::{DeclaredTensor, MethodSignature};
 use pkgtool_model::{Dim, Method, ModelValue, ValueKind};
 
 /// Inputs and outputs of one method.
@@ -65,21 +65,18 @@ pub struct SignatureError {
 }
 
 impl Signature {
-    /// Reads the signature of a model's method. Missing names are taken from `declared`, if the
-    /// number of values matches.
+    /// Reads the signature of a model's method. Missing names, and sizes that the file leaves undecided, are taken from
+    /// `declared`, if the number of values matches.
     pub fn of(method: &Method, declared: Option<&MethodSignature>) -> Result<Self, SignatureError> {
-        let names = |side: Option<&Vec<pkgtool_base::package::DeclaredTensor>>, count: usize| {
-            let specs = side.filter(|specs| specs.len() == count);
-            specs.map(|specs| specs.iter().map(|spec| spec.name.clone()).collect())
-        };
         let specs =
-            |side: &'static str, values: &[ModelValue], names: Option<Vec<Option<String>>>| {
+            |side: &'static str, values: &[ModelValue], declared: Option<&Vec<DeclaredTensor>>| {
+                let declared = declared.filter(|declared| declared.len() == values.len());
                 // Values without a type (`None` arguments) are skipped.
                 let values = values.iter().enumerate();
                 values
                     .filter(|(_, value)| value.kind != ValueKind::None)
                     .map(|(index, value)| {
-                        let declared = names.as_ref().and_then(|names| names[index].clone());
+                        let declared = declared.map(|declared| &declared[index]);
                         spec(value, side, index, declared).ok_or_else(|| SignatureError {
                             method: method.name.clone(),
                             side,
@@ -92,14 +89,8 @@ impl Signature {
                     })
                     .collect::<Result<Vec<_>, _>>()
             };
-        let inputs = names(
-            declared.and_then(|declared| declared.inputs.as_ref()),
-            method.inputs.len(),
-        );
-        let outputs = names(
-            declared.and_then(|declared| declared.outputs.as_ref()),
-            method.outputs.len(),
-        );
+        let inputs = declared.and_then(|declared| declared.inputs.as_ref());
+        let outputs = declared.and_then(|declared| declared.outputs.as_ref());
         Ok(Self {
             method: method.name.clone(),
             inputs: specs("input", &method.inputs, inputs)?,
@@ -112,11 +103,11 @@ fn spec(
     value: &ModelValue,
     side: &str,
     index: usize,
-    declared: Option<String>,
+    declared: Option<&DeclaredTensor>,
 ) -> Option<TensorSpec> {
     let named = value.name.clone().filter(|name| !name.is_empty());
     let name = named
-        .or(declared)
+        .or_else(|| declared.and_then(|declared| declared.name.clone()))
         .unwrap_or_else(|| format!("{side}_{index}"));
     let number = |dtype, value: &dyn ToString| TensorSpec {
         name: name.clone(),
@@ -132,10 +123,28 @@ fn spec(
             let info = value.tensor()?;
             Some(TensorSpec {
                 dtype: info.element.dtype()?,
-                dims: info.dims.clone(),
+                dims: info.dims.as_ref().map(|dims| decided(dims, declared)),
                 fixed: None,
                 name,
             })
         }
     }
+}
+
+/// Decides dimensions that the file leaves undecided, by a declared shape that fits.
+fn decided(dims: &[Dim], declared: Option<&DeclaredTensor>) -> Vec<Dim> {
+    let shape = declared.and_then(|declared| declared.shape.as_deref());
+    let Some(shape) = shape.filter(|shape| shape.len() == dims.len()) else {
+        return dims.to_vec();
+    };
+    let dims = dims.iter().zip(shape).map(|(dim, size)| match dim {
+        Dim::Maybe { bound, .. } if u64::try_from(*size) == Ok(*bound) => Dim::Fixed(*bound),
+        Dim::Maybe { bound, .. } if *size == -1 => Dim::Dynamic {
+            bound: Some(*bound),
+            name: None,
+            allowed: None,
+        },
+        other => other.clone(),
+    });
+    dims.collect()
 }

@@ -10,6 +10,7 @@ pub use agreement::{Agreement, AgreementFigures};
 
 use pkgtool_media::answer::{TypedAnswer, TypedAnswerKind};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value as Json, json};
 
 use crate::dataset::{ItemTruth, class_numbers};
 use objects::FoundObject;
@@ -69,13 +70,13 @@ impl EvalTask {
     }
 
     /// Returns values of recipes that the measure needs, in place of those for people.
-    pub fn values(self) -> &'static [(&'static str, &'static str)] {
+    pub fn values(self) -> Vec<(&'static str, Json)> {
         match self {
             // Every label has a rank.
-            Self::Classification => &[("top_k", "1000000"), ("threshold", "0")],
+            Self::Classification => vec![("top_k", json!(1_000_000)), ("threshold", json!(0.0))],
             // Average precision is about all scores, and about at most 100 objects of a picture.
-            Self::Detection => &[("threshold", "0.001"), ("most", "100")],
-            _ => &[],
+            Self::Detection => vec![("threshold", json!(0.001)), ("most", json!(100))],
+            _ => Vec::new(),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use image::RgbImage;
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 use super::target_args::{TargetArgs, VariantChoice};
 use super::{selection_failure, start_with_notes};
@@ -135,27 +135,40 @@ impl<'a> AnsweringModel<'a> {
     ) -> Result<Self, Failure> {
         let criteria = args.selection_criteria(which);
         let chosen = recipe::choose(path, &criteria, wish.capability);
-        let mut choice = chosen.map_err(|error| match error {
+        let choice = chosen.map_err(|error| match error {
             ChoiceError::Selection(error) => selection_failure(&error),
             ChoiceError::Recipe(reason) => Failure::Other(reason),
         })?;
-        for setting in wish.settings {
+        let mut model = Self {
+            target: AnswerTarget { args, which },
+            choice,
+            first: TimedModel::default(),
+            second: TimedModel::default(),
+            tokenizer: None,
+        };
+        model.set(wish.settings)?;
+        Ok(model)
+    }
+
+    /// Overrides values of the recipe, given as `NAME=VALUE`.
+    pub(super) fn set(&mut self, settings: &[String]) -> Result<(), Failure> {
+        for setting in settings {
             let (name, value) = setting.split_once('=').ok_or_else(|| {
                 Failure::Other(format!(
                     "--set {setting}: expected NAME=VALUE, such as `threshold=0.7`"
                 ))
             })?;
             let value = serde_json::from_str(value).unwrap_or_else(|_| json!(value));
-            let set = choice.set(name, value, "--set");
+            let set = self.choice.set(name, value, "--set");
             set.map_err(|reason| Failure::Other(format!("--set {setting}: {reason}")))?;
         }
-        Ok(Self {
-            target: AnswerTarget { args, which },
-            choice,
-            first: TimedModel::default(),
-            second: TimedModel::default(),
-            tokenizer: None,
-        })
+        Ok(())
+    }
+
+    /// Overrides a value of the recipe, if it has one of this name.
+    pub(super) fn prefer(&mut self, name: &str, value: &Json, origin: &str) {
+        // Recipes without the value work as they are.
+        let _ = self.choice.set(name, value.clone(), origin);
     }
 
     /// Returns the recipe.

@@ -1,0 +1,98 @@
+//! The run of a variant over the items of a data set.
+
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::EvalArgs;
+use super::model::EvalModel;
+use super::report::{EvalRow, ItemFault};
+use super::store::{ItemResult, ResultFile};
+use crate::cli::exit::Failure;
+use pkgtool_engine::runtime::statistics::Times;
+use pkgtool_eval::{EvalDataset, ItemTruth, Outcome, figures};
+
+/// Number of first items that may fail before the evaluation ends.
+const FIRST_FAULTS: usize = 3;
+
+/// Evaluates a variant.
+pub(super) fn evaluate(
+    args: &EvalArgs,
+    model: &mut EvalModel<'_>,
+    dataset: &EvalDataset,
+) -> Result<EvalRow, Failure> {
+    let engine = args.sides.engines().flatten().next();
+    let opened = args.results.as_ref();
+    let opened = opened.map(|directory| ResultFile::open(directory, model, engine));
+    let (mut store, mut known) = opened.transpose()?.unzip();
+    let bar = progress_bar(&model.label(), dataset.items.len());
+    let mut results: Vec<(&ItemTruth, ItemResult)> = Vec::new();
+    let (mut faults, mut continued) = (Vec::new(), 0);
+    for item in &dataset.items {
+        let kept = known.as_mut().and_then(|known| known.remove(&item.name));
+        if let Some(result) = kept {
+            continued += 1;
+            results.push((&item.truth, result));
+        } else {
+            match model.outcome(item) {
+                Ok((outcome, time)) => {
+                    let result = ItemResult {
+                        item: item.name.clone(),
+                        outcome,
+                        milliseconds: time.as_secs_f64() * 1000.0,
+                    };
+                    if let Some(store) = &mut store {
+                        store.add(&result)?;
+                    }
+                    results.push((&item.truth, result));
+                }
+                // Without any result, the fault is that of the model or of the whole data set.
+                Err(failure)
+                    if results.is_empty()
+                        && faults.len() + 1 >= FIRST_FAULTS.min(dataset.items.len()) =>
+                {
+                    return Err(failure);
+                }
+                Err(failure) => faults.push(ItemFault {
+                    item: item.name.clone(),
+                    reason: failure.to_string(),
+                }),
+            }
+        }
+        if let Some(bar) = &bar {
+            bar.inc(1);
+        }
+    }
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    let times = results.iter();
+    let times =
+        times.map(|(_, result)| Duration::from_secs_f64(result.milliseconds.max(0.0) / 1000.0));
+    let times = Times::of(times);
+    let pairs: Vec<(&ItemTruth, &Outcome)> = results
+        .iter()
+        .map(|(truth, result)| (*truth, &result.outcome))
+        .collect();
+    let figures = figures(model.task, &pairs);
+    Ok(EvalRow::new(
+        model,
+        figures,
+        times,
+        (results.len(), continued),
+        faults,
+    ))
+}
+
+fn progress_bar(label: &str, items: usize) -> Option<ProgressBar> {
+    if !std::io::stderr().is_terminal() {
+        return None;
+    }
+    let bar = ProgressBar::new(items as u64).with_message(label.to_owned());
+    let style = ProgressStyle::with_template("{msg} {bar:30} {pos}/{len}, {eta} left");
+    Some(match style {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    })
+}
