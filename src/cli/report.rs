@@ -31,3 +31,14 @@ pub(super) fn rendered(report: &impl CommandReport, as_json: bool) -> String {
 pub(super) fn print(report: &impl CommandReport, as_json: bool) -> io::Result<()> {
     output::print(&rendered(report, as_json))
 }
+
+/// Formats a size in a suitable unit.
+pub(super) fn file_size(size: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
+    let (size_f, units) = (size as f64, [(1e9, "GB"), (1e6, "MB"), (1e3, "kB")]);
+    let unit = units.into_iter().find(|(factor, _)| size_f >= *factor);
+    match unit {
+        Some((factor, unit)) => format!("{:.1} {unit}", size_f / factor),
+        None => format!("{size} bytes"),
+    }
+}

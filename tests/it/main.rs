@@ -13,6 +13,8 @@ mod database;
 mod diff;
 #[cfg(feature = "run")]
 mod engine;
+#[cfg(feature = "run")]
+mod eval;
 mod examples;
 mod fix;
 mod fuzz;

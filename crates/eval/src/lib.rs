@@ -7,7 +7,9 @@
 mod dataset;
 mod measure;
 mod runs;
+mod task;
 
-pub use dataset::{DatasetError, DatasetItem, EvalDataset, ItemTruth, TrueObject, media_below};
-pub use measure::{Agreement, AgreementFigures, EvalTask, Figure, Outcome, Scale, figures};
+pub use dataset::{DatasetItem, EvalDataset, EvalDatasetError, ItemTruth, TrueObject, media_below};
+pub use measure::{AnswerAgreement, Figure, Outcome, Scale, figures};
 pub use runs::PixelRuns;
+pub use task::EvalTask;

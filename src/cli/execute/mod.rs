@@ -9,6 +9,7 @@ mod deadline;
 mod embedding;
 mod eval;
 mod input_args;
+mod limits;
 mod parsing;
 mod run;
 mod sides;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{ExtraFacts, payloads, portable};
+use crate::cli::report;
 use pkgtool_base::diagnostic::TextTable;
 use pkgtool_base::source::text::defuse_line;
 use pkgtool_model::executorch::body::KnownDefect;
@@ -211,12 +212,9 @@ fn line(text: &mut String, content: &str) {
 }
 
 fn bytes(size: u64) -> String {
-    #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
-    let (size_f, units) = (size as f64, [(1e9, "GB"), (1e6, "MB"), (1e3, "kB")]);
-    let unit = units.into_iter().find(|(factor, _)| size_f >= *factor);
-    match unit {
-        Some((factor, unit)) => format!("{:.1} {unit} ({size} bytes)", size_f / factor),
-        None => format!("{size} bytes"),
+    match report::file_size(size) {
+        short if size >= 1000 => format!("{short} ({size} bytes)"),
+        bytes => bytes,
     }
 }
 

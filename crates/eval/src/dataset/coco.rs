@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::{DatasetError, DatasetItem, EvalDataset, ItemTruth, TrueObject};
+use super::{DatasetItem, EvalDataset, EvalDatasetError, ItemTruth, TrueObject};
 use crate::runs::PixelRuns;
 
 /// Maximum size of the file, in bytes.
@@ -60,13 +60,13 @@ struct CocoCategory {
 }
 
 /// Reads the data set: a file, or a directory that has one.
-pub(super) fn read(path: &Path) -> Result<EvalDataset, DatasetError> {
+pub(super) fn read(path: &Path) -> Result<EvalDataset, EvalDatasetError> {
     let file = if path.is_dir() {
         annotations(path)?
     } else {
         path.to_owned()
     };
-    let fault = |reason: String| DatasetError::new(&file, reason);
+    let fault = |reason: String| EvalDatasetError::new(&file, reason);
     let size = fs::metadata(&file).map_err(|error| fault(error.to_string()))?;
     if size.len() > MAX_BYTES {
         return Err(fault(format!("expected at most {} GiB", MAX_BYTES >> 30)));
@@ -157,7 +157,7 @@ impl CocoObject {
 }
 
 /// Finds the file with the annotations in a directory or in `annotations` below it.
-fn annotations(root: &Path) -> Result<PathBuf, DatasetError> {
+fn annotations(root: &Path) -> Result<PathBuf, EvalDatasetError> {
     for directory in [root.to_owned(), root.join("annotations")] {
         let Ok(entries) = fs::read_dir(&directory) else {
             continue;
@@ -183,12 +183,12 @@ fn annotations(root: &Path) -> Result<PathBuf, DatasetError> {
                     "several files may have the annotations: name one of {}",
                     names.join(", ")
                 );
-                return Err(DatasetError::new(&directory, reason));
+                return Err(EvalDatasetError::new(&directory, reason));
             }
         }
     }
     let reason = "no JSON file with annotations of COCO, neither there nor in `annotations`";
-    Err(DatasetError::new(root, reason))
+    Err(EvalDatasetError::new(root, reason))
 }
 
 /// Returns the folders that may have the pictures.

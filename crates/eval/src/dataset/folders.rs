@@ -1,16 +1,16 @@
-//! A folder for each class, as ImageNet has them.
+//! A folder for each class, as `ImageNet` has them.
 
 use std::path::Path;
 
 use pkgtool_media::MediaKind;
 
-use super::{DatasetError, DatasetItem, EvalDataset, ItemTruth, media_below, name_of};
+use super::{DatasetItem, EvalDataset, EvalDatasetError, ItemTruth, media_below, name_of};
 
-/// Number of classes of ImageNet, whose folders have numbers of `WordNet` in the order of the classes.
+/// Number of classes of `ImageNet`, whose folders have numbers of `WordNet` in the order of the classes.
 const IMAGENET: usize = 1000;
 
 /// Returns the data set, or `None` if the directory has no folders with pictures.
-pub(super) fn read(root: &Path) -> Result<Option<EvalDataset>, DatasetError> {
+pub(super) fn read(root: &Path) -> Result<Option<EvalDataset>, EvalDatasetError> {
     if !root.is_dir() {
         return Ok(None);
     }

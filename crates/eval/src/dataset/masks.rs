@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use pkgtool_media::MediaKind;
 
-use super::{DatasetError, DatasetItem, EvalDataset, ItemTruth, media_below, name_of, stem};
+use super::{DatasetItem, EvalDataset, EvalDatasetError, ItemTruth, media_below, name_of, stem};
 
 /// Folders of pictures, and of their masks.
 const FOLDERS: [(&[&str], &[&str]); 2] = [
@@ -22,7 +22,7 @@ const FOLDERS: [(&[&str], &[&str]); 2] = [
 const MAX_PIXELS: usize = 1 << 26;
 
 /// Returns the data set, or `None` if the directory has no such folders.
-pub(super) fn read(root: &Path) -> Result<Option<EvalDataset>, DatasetError> {
+pub(super) fn read(root: &Path) -> Result<Option<EvalDataset>, EvalDatasetError> {
     let folder = |names: &[&str]| names.iter().map(|it| root.join(it)).find(|it| it.is_dir());
     let found = FOLDERS
         .iter()
@@ -40,7 +40,7 @@ pub(super) fn read(root: &Path) -> Result<Option<EvalDataset>, DatasetError> {
         let within = stem(mask.strip_prefix(&masks).unwrap_or(&mask));
         let missing = || {
             let name = within.display();
-            DatasetError::new(
+            EvalDatasetError::new(
                 &mask,
                 format!("no picture {name} in {}", pictures.display()),
             )

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 use pkgtool_media::MediaKind;
 
-use crate::measure::EvalTask;
 use crate::runs::PixelRuns;
+use crate::task::EvalTask;
 pub(crate) use masks::class_numbers;
 
 /// Maximum number of items.
@@ -83,27 +83,27 @@ pub struct TrueObject {
 /// A data set cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {reason}", path.display())]
-pub struct DatasetError {
+pub struct EvalDatasetError {
     /// The file or directory.
     pub path: PathBuf,
     /// What is wrong, and what was expected.
     pub reason: String,
 }
 
-impl DatasetError {
-    fn new(path: &Path, reason: impl ToString) -> Self {
+impl EvalDatasetError {
+    fn new(path: &Path, reason: impl Into<String>) -> Self {
         Self {
             path: path.to_owned(),
-            reason: reason.to_string(),
+            reason: reason.into(),
         }
     }
 }
 
 impl EvalDataset {
     /// Reads the data set at a path for a task.
-    pub fn open(path: &Path, task: EvalTask, takes: MediaKind) -> Result<Self, DatasetError> {
+    pub fn open(path: &Path, task: EvalTask, takes: MediaKind) -> Result<Self, EvalDatasetError> {
         if !path.exists() {
-            return Err(DatasetError::new(path, "no such file or directory"));
+            return Err(EvalDatasetError::new(path, "no such file or directory"));
         }
         let dataset = match task {
             EvalTask::Classification => folders::read(path)?,
@@ -114,12 +114,13 @@ impl EvalDataset {
         };
         let dataset = match dataset {
             Some(dataset) => dataset,
-            None => table::read(path, task)?
-                .ok_or_else(|| DatasetError::new(path, format!("expected {}", task.layouts())))?,
+            None => table::read(path, task)?.ok_or_else(|| {
+                EvalDatasetError::new(path, format!("expected {}", task.layouts()))
+            })?,
         };
         match dataset.items.len() {
-            0 => Err(DatasetError::new(path, "the data set has no item")),
-            count if count > MAX_ITEMS => Err(DatasetError::new(
+            0 => Err(EvalDatasetError::new(path, "the data set has no item")),
+            count if count > MAX_ITEMS => Err(EvalDatasetError::new(
                 path,
                 format!("{count} items: expected at most {MAX_ITEMS}"),
             )),
@@ -143,19 +144,19 @@ impl EvalDataset {
 }
 
 /// Returns the files of a kind below a directory, ordered by their paths; or the file itself.
-pub fn media_below(path: &Path, kind: MediaKind) -> Result<Vec<PathBuf>, DatasetError> {
+pub fn media_below(path: &Path, kind: MediaKind) -> Result<Vec<PathBuf>, EvalDatasetError> {
     let mut files = Vec::new();
     let walk = walkdir::WalkDir::new(path)
         .follow_links(true)
         .sort_by_file_name();
     for entry in walk {
-        let entry = entry.map_err(|error| DatasetError::new(path, error))?;
+        let entry = entry.map_err(|error| EvalDatasetError::new(path, error.to_string()))?;
         if entry.file_type().is_file() && is_of_kind(entry.path(), kind) {
             files.push(entry.into_path());
         }
         if files.len() > MAX_ITEMS {
             let reason = format!("expected at most {MAX_ITEMS} files");
-            return Err(DatasetError::new(path, reason));
+            return Err(EvalDatasetError::new(path, reason));
         }
     }
     Ok(files)

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use pkgtool_media::MediaKind;
 
-use super::{DatasetError, DatasetItem, EvalDataset, ItemTruth, media_below, name_of, stem};
+use super::{DatasetItem, EvalDataset, EvalDatasetError, ItemTruth, media_below, name_of, stem};
 
 /// The ending of lists that `LibriSpeech` has in each folder: a line is a name and its words.
 const LIST_ENDING: &str = ".trans.txt";
@@ -15,7 +15,7 @@ const LIST_ENDING: &str = ".trans.txt";
 const MAX_BYTES: u64 = 16 << 20;
 
 /// Returns the data set, or `None` if no file has words beside it.
-pub(super) fn read(root: &Path, takes: MediaKind) -> Result<Option<EvalDataset>, DatasetError> {
+pub(super) fn read(root: &Path, takes: MediaKind) -> Result<Option<EvalDataset>, EvalDatasetError> {
     if !root.is_dir() {
         return Ok(None);
     }
@@ -51,7 +51,7 @@ pub(super) fn read(root: &Path, takes: MediaKind) -> Result<Option<EvalDataset>,
     if let Some(file) = without {
         let name = stem(&file);
         let name = name.file_name().unwrap_or_default().to_string_lossy();
-        return Err(DatasetError::new(
+        return Err(EvalDatasetError::new(
             &file,
             format!("no words: expected {name}.txt beside it"),
         ));
@@ -61,11 +61,11 @@ pub(super) fn read(root: &Path, takes: MediaKind) -> Result<Option<EvalDataset>,
     Ok(Some(EvalDataset { layout, items }))
 }
 
-fn text(file: &Path) -> Result<String, DatasetError> {
-    let fault = |error: std::io::Error| DatasetError::new(file, error);
+fn text(file: &Path) -> Result<String, EvalDatasetError> {
+    let fault = |error: std::io::Error| EvalDatasetError::new(file, error.to_string());
     if fs::metadata(file).map_err(fault)?.len() > MAX_BYTES {
         let most = MAX_BYTES >> 20;
-        return Err(DatasetError::new(
+        return Err(EvalDatasetError::new(
             file,
             format!("expected at most {most} MiB"),
         ));

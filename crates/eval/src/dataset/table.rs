@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value as Json};
 
-use super::{DatasetError, DatasetItem, EvalDataset, ItemTruth};
-use crate::measure::EvalTask;
+use super::{DatasetItem, EvalDataset, EvalDatasetError, ItemTruth};
+use crate::task::EvalTask;
 
 /// Names of a directory's table, without the ending.
 const NAMES: [&str; 5] = ["metadata", "labels", "truth", "validated", "test"];
@@ -48,18 +48,18 @@ const SCORES: [&str; 5] = [
 const MAX_BYTES: u64 = 1 << 30;
 
 /// A table in memory.
-struct Table {
+struct TruthTable {
     path: PathBuf,
     head: Vec<String>,
     rows: Vec<Vec<String>>,
 }
 
 /// Returns the data set of a table, or `None` if there is no table.
-pub(super) fn read(path: &Path, task: EvalTask) -> Result<Option<EvalDataset>, DatasetError> {
+pub(super) fn read(path: &Path, task: EvalTask) -> Result<Option<EvalDataset>, EvalDatasetError> {
     let Some(file) = table_of(path) else {
         return Ok(None);
     };
-    let table = Table::read(&file, task)?;
+    let table = TruthTable::read(&file, task)?;
     let items = match task {
         EvalTask::Similarity => table.pairs()?,
         EvalTask::Classification => table.files(&CLASSES, ItemTruth::Class)?,
@@ -98,9 +98,9 @@ fn only_table(directory: &Path) -> Option<PathBuf> {
     tables.next().filter(|_| tables.next().is_none())
 }
 
-impl Table {
-    fn read(path: &Path, task: EvalTask) -> Result<Self, DatasetError> {
-        let fault = |reason: String| DatasetError::new(path, reason);
+impl TruthTable {
+    fn read(path: &Path, task: EvalTask) -> Result<Self, EvalDatasetError> {
+        let fault = |reason: String| EvalDatasetError::new(path, reason);
         let size = fs::metadata(path).map_err(|error| fault(error.to_string()))?;
         if size.len() > MAX_BYTES {
             return Err(fault(format!("expected at most {} MiB", MAX_BYTES >> 20)));
@@ -118,7 +118,7 @@ impl Table {
         Ok(table)
     }
 
-    fn of_values(path: &Path, file: File, delimiter: u8) -> Result<Self, DatasetError> {
+    fn of_values(path: &Path, file: File, delimiter: u8) -> Result<Self, EvalDatasetError> {
         let mut reader = csv::ReaderBuilder::new();
         reader
             .delimiter(delimiter)
@@ -128,7 +128,7 @@ impl Table {
         reader.quoting(delimiter == b',');
         let mut rows = Vec::new();
         for row in reader.from_reader(file).into_records() {
-            let row = row.map_err(|error| DatasetError::new(path, error))?;
+            let row = row.map_err(|error| EvalDatasetError::new(path, error.to_string()))?;
             rows.push(row.iter().map(str::to_owned).collect());
         }
         let head = if rows.is_empty() {
@@ -143,12 +143,13 @@ impl Table {
         })
     }
 
-    fn of_json(path: &Path, file: BufReader<File>) -> Result<Self, DatasetError> {
+    fn of_json(path: &Path, file: BufReader<File>) -> Result<Self, EvalDatasetError> {
         let mut head: Vec<String> = Vec::new();
         let mut rows = Vec::new();
         for (number, line) in file.lines().enumerate() {
-            let fault =
-                |reason: String| DatasetError::new(path, format!("line {}: {reason}", number + 1));
+            let fault = |reason: String| {
+                EvalDatasetError::new(path, format!("line {}: {reason}", number + 1))
+            };
             let line = line.map_err(|error| fault(error.to_string()))?;
             if line.trim().is_empty() {
                 continue;
@@ -192,7 +193,7 @@ impl Table {
     }
 
     /// Returns the first column with one of these names.
-    fn column(&self, names: &[&str]) -> Result<usize, DatasetError> {
+    fn column(&self, names: &[&str]) -> Result<usize, EvalDatasetError> {
         let is_named = |name: &&&str| self.head.iter().any(|it| it.eq_ignore_ascii_case(name));
         let name = names.iter().find(is_named);
         let position = |name: &&str| {
@@ -204,7 +205,7 @@ impl Table {
             let has = self.head.join(", ");
             let expected = names.join(", ");
             let reason = format!("the columns are {has}: expected one of {expected}");
-            DatasetError::new(&self.path, reason)
+            EvalDatasetError::new(&self.path, reason)
         })
     }
 
@@ -213,11 +214,11 @@ impl Table {
         number: usize,
         row: &'r [String],
         column: usize,
-    ) -> Result<&'r str, DatasetError> {
+    ) -> Result<&'r str, EvalDatasetError> {
         row.get(column).map(String::as_str).ok_or_else(|| {
             let name = &self.head[column];
             let reason = format!("row {}: no value in column {name}", number + 1);
-            DatasetError::new(&self.path, reason)
+            EvalDatasetError::new(&self.path, reason)
         })
     }
 
@@ -239,14 +240,14 @@ impl Table {
         &self,
         truths: &[&str],
         truth: impl Fn(String) -> ItemTruth,
-    ) -> Result<Vec<DatasetItem>, DatasetError> {
+    ) -> Result<Vec<DatasetItem>, EvalDatasetError> {
         let (name, of_truth) = (self.column(&FILES)?, self.column(truths)?);
         let rows = self.rows.iter().enumerate().map(|(number, row)| {
             let name = self.cell(number, row, name)?;
             let file = self.beside(name);
             if !file.is_file() {
                 let reason = format!("row {}: no file {}", number + 1, file.display());
-                return Err(DatasetError::new(&self.path, reason));
+                return Err(EvalDatasetError::new(&self.path, reason));
             }
             Ok(DatasetItem {
                 name: name.to_owned(),
@@ -257,7 +258,7 @@ impl Table {
         rows.collect()
     }
 
-    fn pairs(&self) -> Result<Vec<DatasetItem>, DatasetError> {
+    fn pairs(&self) -> Result<Vec<DatasetItem>, EvalDatasetError> {
         let columns = [
             self.column(&FIRST_TEXTS)?,
             self.column(&SECOND_TEXTS)?,
@@ -269,7 +270,7 @@ impl Table {
             let value = score.parse().ok().filter(|value: &f64| value.is_finite());
             let score = value.ok_or_else(|| {
                 let reason = format!("row {}: the score {score:?} is not a number", number + 1);
-                DatasetError::new(&self.path, reason)
+                EvalDatasetError::new(&self.path, reason)
             })?;
             Ok(DatasetItem {
                 name: format!("row {}", number + 1),

@@ -12,7 +12,7 @@ const SAME_OBJECT: f64 = 0.5;
 
 /// Sums over files.
 #[derive(Debug, Default)]
-pub struct Agreement {
+pub struct AnswerAgreement {
     files: u64,
     equal: u64,
     /// Values by the name of their figure; each file or object gives one.
@@ -24,16 +24,7 @@ pub struct Agreement {
     letters: ErrorCount,
 }
 
-/// The figures of an agreement.
-#[derive(Debug)]
-pub struct AgreementFigures {
-    /// Number of files that both models answered.
-    pub files: u64,
-    /// The figures, the most telling one first.
-    pub figures: Vec<Figure>,
-}
-
-impl Agreement {
+impl AnswerAgreement {
     /// Adds the answers of the reference and of the other model for a file. Returns whether they are the same in the
     /// terms of the task.
     pub fn add(&mut self, reference: &TypedAnswer, other: &TypedAnswer) -> Result<bool, String> {
@@ -129,8 +120,8 @@ impl Agreement {
         a == b
     }
 
-    /// Returns the figures of all files so far.
-    pub fn figures(&self, reference: &TypedAnswer) -> AgreementFigures {
+    /// Returns the figures of all files so far, the most telling one first. `reference` is one of its answers.
+    pub fn figures(&self, reference: &TypedAnswer) -> Vec<Figure> {
         let mean = |name: &'static str| {
             let (sum, count) = self.means.get(name).copied().unwrap_or_default();
             #[expect(clippy::cast_precision_loss, reason = "there are few files")]
@@ -138,7 +129,7 @@ impl Agreement {
             value
         };
         let equal = share(self.equal, self.files);
-        let figures = match reference {
+        match reference {
             TypedAnswer::Labels(_) => vec![
                 Figure::share("same top-1", equal),
                 Figure::number("score difference", mean("score difference")),
@@ -165,10 +156,6 @@ impl Agreement {
                 Figure::share("equal", equal),
             ],
             TypedAnswer::Speech(_) => Vec::new(),
-        };
-        AgreementFigures {
-            files: self.files,
-            figures,
         }
     }
 }

@@ -201,20 +201,20 @@ fn scenes<'r>(
 /// Returns the intersection over union. For a crowd, it is over the area of the found object.
 #[expect(clippy::cast_precision_loss, reason = "pictures have few pixels")]
 fn overlap(found: &FoundObject, truth: &TrueObject, shape: Shape) -> f64 {
-    let (common, mine, its) = match (shape, &found.pixels, &truth.pixels) {
-        (Shape::Masks, Some(mine), Some(its)) => (
+    let masks = found.pixels.as_ref().zip(truth.pixels.as_ref());
+    let (common, mine, its) = if let Some((mine, its)) = masks.filter(|_| shape == Shape::Masks) {
+        (
             mine.overlap(its) as f64,
             mine.area() as f64,
             its.area() as f64,
-        ),
-        _ => {
-            let (a, b) = (found.corner_and_size, truth.corner_and_size);
-            let side = |axis: usize| {
-                let end = (a[axis] + a[axis + 2]).min(b[axis] + b[axis + 2]);
-                (end - a[axis].max(b[axis])).max(0.0)
-            };
-            (side(0) * side(1), a[2] * a[3], b[2] * b[3])
-        }
+        )
+    } else {
+        let (a, b) = (found.corner_and_size, truth.corner_and_size);
+        let side = |axis: usize| {
+            let end = (a[axis] + a[axis + 2]).min(b[axis] + b[axis + 2]);
+            (end - a[axis].max(b[axis])).max(0.0)
+        };
+        (side(0) * side(1), a[2] * a[3], b[2] * b[3])
     };
     let whole = if truth.is_crowd {
         mine

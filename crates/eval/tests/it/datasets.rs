@@ -137,23 +137,6 @@ fn faults_name_the_place() {
     use EvalTask::{Classification, Detection, Segmentation, Similarity, Transcription};
     use MediaKind::{Picture, Sound, Text};
     type Case<'c> = (EvalTask, MediaKind, &'c [(&'c str, &'c str)], &'c str);
-    let coco = |annotation: &str| {
-        format!(
-            "{{\"images\": [{{\"id\": 1, \"file_name\": \"a.png\", \"width\": 4, \"height\": 4}}], \
-             \"categories\": [{{\"id\": 1, \"name\": \"cat\"}}], \"annotations\": [{annotation}]}}"
-        )
-    };
-    let (empty, unknown, polygon, runs) = (
-        coco(""),
-        coco("{\"image_id\": 2, \"category_id\": 1, \"bbox\": [0, 0, 1, 1]}"),
-        coco(
-            "{\"image_id\": 1, \"category_id\": 1, \"bbox\": [0, 0, 1, 1], \"segmentation\": [[1, 2, 3]]}",
-        ),
-        coco(
-            "{\"image_id\": 1, \"category_id\": 1, \"bbox\": [0, 0, 1, 1], \
-             \"segmentation\": {\"counts\": [9, 9], \"size\": [4, 4]}}",
-        ),
-    );
     let cases: &[Case<'_>] = &[
         (
             Classification,
@@ -198,30 +181,6 @@ fn faults_name_the_place() {
             "missing field `images`",
         ),
         (
-            Detection,
-            Picture,
-            &[("a.json", &empty)],
-            "the picture a.png is in none of",
-        ),
-        (
-            Detection,
-            Picture,
-            &[("a.json", &unknown)],
-            "annotations[0]: no picture has the id 2",
-        ),
-        (
-            Detection,
-            Picture,
-            &[("a.json", &polygon)],
-            "annotations[0]: a polygon has 3 numbers",
-        ),
-        (
-            Detection,
-            Picture,
-            &[("a.json", &runs)],
-            "annotations[0]: the runs of a mask exceed 16 pixels",
-        ),
-        (
             Segmentation,
             Picture,
             &[("images/a.png", ""), ("masks/b.png", "")],
@@ -259,8 +218,56 @@ fn faults_name_the_place() {
 }
 
 #[test]
+fn faults_of_annotations_name_the_object() {
+    let coco = |annotation: &str| {
+        format!(
+            "{{\"images\": [{{\"id\": 1, \"file_name\": \"a.png\", \"width\": 4, \"height\": 4}}], \
+             \"categories\": [{{\"id\": 1, \"name\": \"cat\"}}], \"annotations\": [{annotation}]}}"
+        )
+    };
+    let object = |rest: &str| {
+        coco(&format!(
+            "{{\"image_id\": 1, \"category_id\": 1, \"bbox\": [0, 0, 1, 1], \"segmentation\": {rest}}}"
+        ))
+    };
+    for (text, expected) in [
+        (coco(""), "the picture a.png is in none of"),
+        (
+            coco("{\"image_id\": 2, \"category_id\": 1, \"bbox\": [0, 0, 1, 1]}"),
+            "annotations[0]: no picture has the id 2",
+        ),
+        (
+            coco("{\"image_id\": 1, \"category_id\": 9, \"bbox\": [0, 0, 1, 1]}"),
+            "annotations[0]: no category has the id 9",
+        ),
+        (
+            object("[[1, 2, 3]]"),
+            "annotations[0]: a polygon has 3 numbers",
+        ),
+        (
+            object("[[0, 0, 1e9, 0, 1, 1]]"),
+            "annotations[0]: a polygon has a corner far outside",
+        ),
+        (
+            object("{\"counts\": [9, 9], \"size\": [4, 4]}"),
+            "annotations[0]: the runs of a mask exceed 16 pixels",
+        ),
+        (
+            object("{\"counts\": [16], \"size\": [2, 8]}"),
+            "annotations[0]: a mask of 8 x 2 pixels in a picture of 4 x 4",
+        ),
+    ] {
+        let directory = files(&[("a.json", &text)]);
+        let error = read(directory.path(), EvalTask::Detection, MediaKind::Picture);
+        let error = error.expect_err("a fault");
+        assert!(error.contains(expected), "{error}\n{expected}");
+    }
+}
+
+#[test]
 fn a_limit_spreads_items_evenly() {
-    let rows: String = (0..10).map(|row| format!("a\tb\t{row}\n")).collect();
+    let rows: Vec<String> = (0..10).map(|row| format!("a\tb\t{row}\n")).collect();
+    let rows = rows.concat();
     let directory = files(&[("pairs.tsv", &rows)]);
     for (most, expected) in [
         (3, vec![3, 6, 9]),

@@ -11,7 +11,7 @@ use pkgtool_media::picture::{Geometry, Quad};
 use pkgtool_media::worker;
 
 /// A picture as the model takes it.
-pub(super) struct PreparedPicture {
+pub(super) struct DecodedPicture {
     picture: RgbImage,
     pub(super) inputs: Vec<Tensor>,
     geometry: Geometry,
@@ -21,7 +21,7 @@ pub(super) struct PreparedPicture {
 pub(super) fn inputs(
     model: &AnsweringModel<'_>,
     given: GivenMedia<'_>,
-) -> Result<PreparedPicture, Failure> {
+) -> Result<DecodedPicture, Failure> {
     let path = given.file(model.takes())?;
     let args = model.target.args;
     let picture = args.within("reading the picture", || super::picture(path))?;
@@ -29,7 +29,7 @@ pub(super) fn inputs(
     let prepare = || preparation.run(picture.clone());
     let prepared = args.within("preparing the picture", prepare);
     let (inputs, geometry) = prepared.map_err(|reason| unsuited(path, &reason))?;
-    Ok(PreparedPicture {
+    Ok(DecodedPicture {
         picture,
         inputs,
         geometry,

@@ -1,6 +1,7 @@
 //! `pkgtool compare`.
 
 mod all;
+mod answers;
 mod cases;
 mod figures;
 mod findings;
@@ -17,6 +18,7 @@ use super::super::output;
 use super::super::report::{self as reports, CommandReport};
 use super::super::report_args;
 use super::input_args::InputOptions;
+use super::limits::LimitArgs;
 use super::sides::{ExecutionSide, SideArgs};
 use super::target_args::TargetArgs;
 use findings::FindingLocation;
@@ -51,6 +53,24 @@ pub(in super::super) struct CompareArgs {
         conflicts_with = "inputs"
     )]
     inputs_dir: Option<PathBuf>,
+
+    /// A picture or sound, or a directory of them: compare the answers in the terms of the task, such as the share of
+    /// equal labels, the overlap of boxes, or the errors in words
+    #[arg(long, value_name = "FILE|DIR", help_heading = "Inputs",
+        conflicts_with_all = ["inputs", "inputs_dir", "seeds", "sizes", "keep_state", "all", "reports"])]
+    on: Option<PathBuf>,
+
+    /// Override a value of the recipe, such as `threshold=0.3`; may be given several times
+    #[arg(
+        long = "set",
+        value_name = "NAME=VALUE",
+        help_heading = "Inputs",
+        requires = "on"
+    )]
+    set: Vec<String>,
+
+    #[command(flatten)]
+    limits: LimitArgs,
 
     /// Number of random input sets to compare on [default: 4, or 1 per combination with --sizes]
     #[arg(long, value_name = "N", help_heading = "Inputs", value_parser = clap::value_parser!(u64).range(1..=100_000))]
@@ -123,10 +143,13 @@ Examples:
   pkgtool compare model/ --backend xnnpack,coreml
   pkgtool compare model.onnx --engine ort,tract --sizes
   pkgtool compare model/ --all --markdown agreement.md
+  pkgtool compare model/ --precision fp32,int8 --on photos/ --at-least same-top-1=0.98
 
 Exit codes:
-  0   the outputs agree; with --all: all compared variants agree
-  1   the outputs differ; with --all: a variant differs or fails
+  0   the outputs agree; with --all: all compared variants agree; with --on: every file was answered, and every
+      figure is within its limit
+  1   the outputs differ; with --all: a variant differs or fails; with --on: a file failed, or a figure is beyond its
+      limit
   2   nothing could be compared";
 
 impl CompareArgs {
@@ -141,6 +164,13 @@ impl CompareArgs {
 pub(in super::super) fn run(args: &CompareArgs) -> Result<Exit, Failure> {
     if args.all {
         return all::run(args);
+    }
+    if let Some(on) = &args.on {
+        return answers::run(args, on);
+    }
+    if !args.limits.is_empty() {
+        let reason = "--at-least and --at-most limit figures of answers: add --on";
+        return Err(Failure::Other(reason.to_owned()));
     }
     let sides = args.sides.sides(&args.paths, &args.target)?;
     let sides = <[ExecutionSide; 2]>::try_from(sides).map_err(|sides| {

@@ -1,7 +1,6 @@
 //! `pkgtool eval`: the accuracy of variants on a data set.
 
 mod items;
-mod limits;
 mod model;
 mod report;
 mod store;
@@ -11,11 +10,11 @@ use std::path::PathBuf;
 
 use super::super::exit::{Exit, Failure};
 use super::super::report as reports;
+use super::limits::LimitArgs;
 use super::selection_failure;
 use super::sides::SideArgs;
 use super::target_args::{TargetArgs, VariantChoice};
 use items::evaluate;
-use limits::FigureLimit;
 use model::EvalModel;
 use pkgtool_base::diagnostic::book;
 use pkgtool_base::package::Backend;
@@ -60,13 +59,8 @@ pub(in super::super) struct EvalArgs {
     #[arg(long = "as", value_name = "CAPABILITY")]
     capability: Option<String>,
 
-    /// Require a figure to be at least VALUE, such as `top-1=0.7`; may be given several times
-    #[arg(long, value_name = "FIGURE=VALUE", value_parser = limits::at_least)]
-    at_least: Vec<FigureLimit>,
-
-    /// Require a figure to be at most VALUE, such as `WER=0.1`; may be given several times
-    #[arg(long, value_name = "FIGURE=VALUE", value_parser = limits::at_most)]
-    at_most: Vec<FigureLimit>,
+    #[command(flatten)]
+    limits: LimitArgs,
 
     /// Write the table as Markdown to FILE, for a model card
     #[arg(long, value_name = "FILE")]
@@ -136,8 +130,7 @@ pub(in super::super) fn run(args: &EvalArgs) -> Result<Exit, Failure> {
             .collect();
         return Err(Failure::Other(reasons.join("; ")));
     };
-    let limits = args.at_least.iter().chain(&args.at_most);
-    let report = EvalReport::new(&args.dataset, &dataset, task, rows, limits)?;
+    let report = EvalReport::new(&args.dataset, &dataset, task, rows, &args.limits)?;
     if let Some(path) = &args.markdown {
         fs::write(path, &*escape(&report.to_markdown()))
             .map_err(|error| Failure::Other(format!("cannot write {}: {error}", path.display())))?;
@@ -154,6 +147,7 @@ pub(in super::super) fn run(args: &EvalArgs) -> Result<Exit, Failure> {
     })
 }
 
+/// Opens the data set for a model's task.
 fn open(args: &EvalArgs, model: &EvalModel<'_>) -> Result<EvalDataset, Failure> {
     let dataset = EvalDataset::open(&args.dataset, model.task, model.takes());
     let mut dataset = dataset.map_err(|error| Failure::Other(error.to_string()))?;

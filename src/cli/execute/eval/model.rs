@@ -141,7 +141,10 @@ impl<'a> EvalModel<'a> {
                 };
                 let (_, vectors) = model.embed(&given, &options)?;
                 let similarity = cosine(&vectors[0], &vectors[1]);
-                Ok((Outcome::Similarity(similarity), model.time - before))
+                Ok((
+                    Outcome::Similarity(similarity),
+                    model.time.saturating_sub(before),
+                ))
             }
             (ModelKind::Answers(model), truth) => {
                 let file = item.file.as_ref();
@@ -149,7 +152,7 @@ impl<'a> EvalModel<'a> {
                 let before = model.time();
                 let answer = model.answer(GivenMedia::File(file))?;
                 let outcome = Outcome::of(&answer, truth).map_err(named)?;
-                Ok((outcome, model.time() - before))
+                Ok((outcome, model.time().saturating_sub(before)))
             }
             (ModelKind::Embeds(_), _) => Err(named("not a pair of texts".to_owned())),
         }

@@ -7,11 +7,11 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 
+use super::super::limits::{LimitArgs, key};
 use super::EvalSide;
-use super::limits::FigureLimit;
 use super::model::EvalModel;
 use crate::cli::exit::Failure;
-use crate::cli::report::CommandReport;
+use crate::cli::report::{CommandReport, file_size};
 use pkgtool_base::diagnostic::{Align, TextTable};
 use pkgtool_base::source::text::defuse_line;
 use pkgtool_engine::runtime::statistics::Times;
@@ -134,9 +134,7 @@ impl EvalRow {
             let time = self.times.as_ref().map(of);
             time.map_or_else(|| "-".to_owned(), |time| format!("{time:.1} ms"))
         };
-        let size = self
-            .bytes
-            .map(|bytes| format!("{:.1} MB", megabytes(bytes)));
+        let size = self.bytes.map(file_size);
         let mut cells = vec![defuse_line(&self.label)];
         cells.extend(figures);
         cells.extend([
@@ -179,36 +177,18 @@ impl EvalRow {
 
 impl EvalReport {
     /// Creates the report, and checks the figures against their limits.
-    pub(super) fn new<'l>(
+    pub(super) fn new(
         path: &Path,
         dataset: &EvalDataset,
         task: EvalTask,
         rows: Vec<EvalRow>,
-        limits: impl Iterator<Item = &'l FigureLimit>,
+        limits: &LimitArgs,
     ) -> Result<Self, Failure> {
-        let mut broken = Vec::new();
-        for limit in limits {
-            let mut is_known = false;
-            for row in &rows {
-                for figure in row.figures.iter().filter(|figure| limit.is_about(figure)) {
-                    is_known = true;
-                    broken.extend(
-                        limit
-                            .broken(figure)
-                            .map(|it| format!("{}: {it}", row.label)),
-                    );
-                }
-            }
-            if !is_known {
-                let figures = rows.iter().flat_map(|row| &row.figures);
-                let mut names: Vec<&str> = figures.map(|figure| figure.name).collect();
-                names.dedup();
-                let (name, names) = (&limit.figure, names.join(", "));
-                return Err(Failure::Other(format!(
-                    "no figure {name}: expected one of {names}"
-                )));
-            }
-        }
+        let figures = rows.iter().flat_map(|row| {
+            let figures = row.figures.iter();
+            figures.map(|figure| (row.label.as_str(), figure))
+        });
+        let broken = limits.broken(&figures.collect::<Vec<_>>())?;
         Ok(Self {
             dataset: path.display().to_string(),
             layout: dataset.layout.clone(),
@@ -233,13 +213,25 @@ impl EvalReport {
     /// Returns the Markdown table with a final newline.
     pub(super) fn to_markdown(&self) -> String {
         let mut text = format!("{}:\n\n{}", self.title(), self.table().to_markdown());
-        for (place, row) in self.rows.iter().enumerate() {
-            for remark in row.remarks() {
-                // Writing to a string cannot fail.
-                let _ = write!(text, "\n- {}: {}", place + 1, defuse_line(&remark));
-            }
+        for (places, remark) in self.remarks() {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "\n- {places}: {}", defuse_line(&remark));
         }
         text + "\n"
+    }
+
+    /// Returns the remarks on rows, with the numbers of the rows that they are about.
+    fn remarks(&self) -> Vec<(String, String)> {
+        let mut remarks: Vec<(String, String)> = Vec::new();
+        for (place, row) in self.rows.iter().enumerate() {
+            for remark in row.remarks() {
+                match remarks.iter_mut().find(|(_, known)| *known == remark) {
+                    Some((places, _)) => places.extend([", ".to_owned(), (place + 1).to_string()]),
+                    None => remarks.push(((place + 1).to_string(), remark)),
+                }
+            }
+        }
+        remarks
     }
 
     fn title(&self) -> String {
@@ -272,10 +264,8 @@ impl CommandReport for EvalReport {
     fn write(&self, text: &mut String) -> std::fmt::Result {
         writeln!(text, "{}", self.title())?;
         write!(text, "{}", self.table())?;
-        for (place, row) in self.rows.iter().enumerate() {
-            for remark in row.remarks() {
-                writeln!(text, "{}: {}", place + 1, defuse_line(&remark))?;
-            }
+        for (places, remark) in self.remarks() {
+            writeln!(text, "{places}: {}", defuse_line(&remark))?;
         }
         for broken in &self.broken {
             writeln!(text, "{}", defuse_line(broken))?;
@@ -293,14 +283,4 @@ impl CommandReport for EvalReport {
             "beyond_limits": self.broken,
         })
     }
-}
-
-/// Returns the name of a figure as a key of JSON.
-fn key(name: &str) -> String {
-    name.to_lowercase().replace([' ', '-'], "_")
-}
-
-#[expect(clippy::cast_precision_loss, reason = "files are far below 2^52 bytes")]
-fn megabytes(bytes: u64) -> f64 {
-    bytes as f64 / 1e6
 }

@@ -95,11 +95,8 @@ fn name(model: &EvalModel<'_>, engine: Option<&str>) -> String {
         "engine": engine,
     });
     let hash = Sha256::digest(identity.to_string());
-    let hash: String = hash
-        .iter()
-        .take(6)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let hash = hash.iter().take(6);
+    let hash = hash.fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
     let safe = |c: char| {
         if c.is_alphanumeric() || c == '.' {
             c
@@ -108,5 +105,5 @@ fn name(model: &EvalModel<'_>, engine: Option<&str>) -> String {
         }
     };
     let label: String = model.label().chars().map(safe).take(80).collect();
-    format!("{label}-{hash}.jsonl")
+    format!("{label}-{hash:012x}.jsonl")
 }
