@@ -7,6 +7,7 @@
 //! no terminal.
 
 pub mod answer;
+pub mod diffusion;
 pub mod draw;
 mod files;
 mod kind;

@@ -123,6 +123,7 @@ impl ParameterKind {
             Self::Choice(words) => json!({"enum": words}),
             Self::Flag => json!({"type": "boolean"}),
             Self::Word => json!({"type": "string", "maxLength": 64}),
+            Self::Text => json!({"type": "string", "maxLength": 4096}),
             Self::Channels => {
                 let three = json!({"type": "array", "items": number, "minItems": 3, "maxItems": 3});
                 json!({"anyOf": [number, three]})

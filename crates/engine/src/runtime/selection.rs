@@ -106,13 +106,7 @@ impl ModelFile {
         file: &FileRef,
     ) -> Selected<Self> {
         let directory = path.parent().unwrap_or(Path::new(""));
-        let roots = Roots::new();
-        let absolute = roots.absolute(directory);
-        let depth = roots::depth_below(&absolute, &roots.package_root(&absolute));
-        let model = match reference::resolve(directory, depth, &file.reference) {
-            Ok(model) => model,
-            Err(error) => return refused(path, &format!("`{}` {error}", file.reference)),
-        };
+        let model = resolved(path, file)?;
         let selected = SelectedVariant {
             config: path.to_owned(),
             package: package_name(config, directory),
@@ -298,6 +292,34 @@ pub fn candidates(path: &Path, choice: &SelectionCriteria) -> Selected<Vec<Selec
             .filter_map(|name| file.select(Some(&name)).ok())
     });
     Ok(methods.collect())
+}
+
+/// Returns the file of another component of the selected variant, such as a scheduler's; `None` if the variant has none.
+pub fn component_file(selection: &Selection, component: &str) -> Selected<Option<PathBuf>> {
+    let Some(selected) = &selection.variant else {
+        return Ok(None);
+    };
+    let path = &selected.config;
+    let config = config(path)?;
+    let mut variants = config.variants.iter();
+    let variant = variants.find(|variant| variant.path == selected.path);
+    let file = variant.and_then(|variant| {
+        let mut files = variant.files.iter();
+        files.find(|file| file.component.as_deref() == Some(component))
+    });
+    file.map(|file| resolved(path, file)).transpose()
+}
+
+/// Resolves a reference of a config to a file.
+fn resolved(path: &Path, file: &FileRef) -> Selected<PathBuf> {
+    let directory = path.parent().unwrap_or(Path::new(""));
+    let roots = Roots::new();
+    let absolute = roots.absolute(directory);
+    let depth = roots::depth_below(&absolute, &roots.package_root(&absolute));
+    reference::resolve(directory, depth, &file.reference).or_else(|error| {
+        let reason = format!("`{}` {error}", file.reference);
+        refused(path, &reason)
+    })
 }
 
 /// Selects a link of a chain by name: a component, or a method of the chosen component or of a

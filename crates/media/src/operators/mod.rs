@@ -4,6 +4,7 @@
 //! reads, and its work is bounded by their size.
 
 mod boxes;
+mod diffusion;
 mod heads;
 mod letters;
 mod lines;
@@ -23,15 +24,17 @@ use image::RgbImage;
 use pkgtool_engine::tensor::Tensor;
 
 use crate::answer::{TypedAnswer, TypedAnswerKind};
+use crate::diffusion::PromptTokens;
 use crate::labels::{self, Labels};
 use crate::picture::Geometry;
 use crate::voice::PieceContext;
+pub(crate) use diffusion::length as prompt_length;
 pub use parameter::ParameterKind;
 pub(crate) use parameter::{Arguments, Parameter};
 pub(crate) use phonemes::SymbolRule;
 
 /// All operators, by theme.
-const TABLES: [&[Operator]; 11] = [
+const TABLES: [&[Operator]; 12] = [
     pictures::TABLE,
     sounds::TABLE,
     phonemes::TABLE,
@@ -43,6 +46,7 @@ const TABLES: [&[Operator]; 11] = [
     suppress::TABLE,
     lines::TABLE,
     letters::TABLE,
+    diffusion::TABLE,
 ];
 
 /// The function of an operator.
@@ -116,7 +120,9 @@ pub(crate) struct StepContext<'a> {
     pub(crate) labels: Option<&'a Labels>,
     /// The piece of a text, for speech.
     pub(crate) piece: Option<PieceContext<'a>>,
-    /// Number of ids of the piece.
+    /// The tokens of a text that a picture shows.
+    pub(crate) prompt: Option<&'a PromptTokens>,
+    /// Number of ids of the piece or text.
     pub(crate) tokens: usize,
     /// Numbers of frames that durations ask for, and that the model makes.
     pub(crate) frames: [usize; 2],
@@ -225,6 +231,7 @@ impl<'a> StepContext<'a> {
             symbols,
             labels: None,
             piece: None,
+            prompt: None,
             tokens: 0,
             frames: [0, 0],
         }

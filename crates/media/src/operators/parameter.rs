@@ -10,6 +10,9 @@ const MAX_LABELS: usize = 100_000;
 /// Maximum length of a short text, in bytes.
 const MAX_WORD_BYTES: usize = 64;
 
+/// Maximum length of a text, in bytes.
+const MAX_TEXT_BYTES: usize = 4096;
+
 /// A parameter of an operator.
 #[derive(Debug)]
 pub(crate) struct Parameter {
@@ -34,6 +37,8 @@ pub enum ParameterKind {
     Flag,
     /// A short text.
     Word,
+    /// A text.
+    Text,
     /// The name of a set of labels, or a list of labels.
     Labels,
 }
@@ -56,6 +61,9 @@ impl ParameterKind {
             Self::Word => value
                 .as_str()
                 .is_some_and(|word| word.len() <= MAX_WORD_BYTES),
+            Self::Text => value
+                .as_str()
+                .is_some_and(|text| text.len() <= MAX_TEXT_BYTES),
             Self::Labels => match value.as_array() {
                 Some(labels) => labels.len() <= MAX_LABELS && labels.iter().all(Json::is_string),
                 None => value.is_string(),
@@ -71,6 +79,7 @@ impl ParameterKind {
             Self::Choice(words) => format!("one of {}", words.join(", ")),
             Self::Flag => "true or false".to_owned(),
             Self::Word => "a short text".to_owned(),
+            Self::Text => format!("a text of at most {MAX_TEXT_BYTES} bytes"),
             Self::Labels => "the name of a set of labels, or a list of texts".to_owned(),
         };
         let mut found = value.to_string();

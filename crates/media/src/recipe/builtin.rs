@@ -15,6 +15,7 @@ use super::{
     ParameterKind, Recipe, RecipeError,
 };
 use crate::answer::TypedAnswerKind;
+use crate::diffusion::SchedulerFile;
 use crate::files;
 use crate::kind::MediaKind;
 use crate::labels::Labels;
@@ -22,7 +23,7 @@ use crate::operators::Symbols;
 use crate::voice::{SymbolFile, SymbolTable};
 
 /// The files of `recipes/`; for a model that several fit, the first one applies.
-const FILES: [(&str, &str); 24] = [
+const FILES: [(&str, &str); 27] = [
     (
         "classification.toml",
         include_str!("../../recipes/classification.toml"),
@@ -116,6 +117,18 @@ const FILES: [(&str, &str); 24] = [
         "text-to-speech-piper.toml",
         include_str!("../../recipes/text-to-speech-piper.toml"),
     ),
+    (
+        "image-generation.toml",
+        include_str!("../../recipes/image-generation.toml"),
+    ),
+    (
+        "image-generation-mask.toml",
+        include_str!("../../recipes/image-generation-mask.toml"),
+    ),
+    (
+        "image-generation-pooled.toml",
+        include_str!("../../recipes/image-generation-pooled.toml"),
+    ),
 ];
 
 /// Capabilities with other ways to answers.
@@ -202,27 +215,55 @@ impl ModelRecipe {
             fitted: fitted.with_labels(Labels::of_package(path, info)?),
             symbols: Arc::default(),
         };
-        if found.fitted.takes == MediaKind::Text {
-            found.set_beside(SymbolFile::of_package(path)?)?;
+        if found.fitted.answer == TypedAnswerKind::Speech {
+            let file = SymbolFile::of_package(path)?;
+            found.symbols = Arc::new(file.table);
+            found.set_beside(file.settings, &file.name)?;
         }
         Ok(found)
     }
 
-    /// Takes the ids of phonemes, and the values that their file has.
-    fn set_beside(&mut self, read: SymbolFile) -> Result<(), String> {
-        let SymbolFile {
-            table,
-            settings,
-            name: file,
-        } = read;
-        self.symbols = Arc::new(table);
+    /// Takes the values of a file of the package, as far as the recipe has them.
+    fn set_beside<N: AsRef<str>>(
+        &mut self,
+        settings: impl IntoIterator<Item = (N, Json)>,
+        file: &str,
+    ) -> Result<(), String> {
         for (name, value) in settings {
-            if self.fitted.values.contains_key(name) {
-                let set = self.set(name, value, &file);
+            if self.fitted.values.contains_key(name.as_ref()) {
+                let set = self.set(name.as_ref(), value, file);
                 set.map_err(|reason| format!("{file}: {reason}"))?;
             }
         }
         Ok(())
+    }
+
+    /// Returns whether it makes pictures of texts.
+    pub fn diffuses(&self) -> bool {
+        self.recipe.diffusion.is_some()
+    }
+
+    /// Takes the values of the scheduler's file: a component of the package, or beside the model.
+    pub fn set_scheduler(&mut self, component: Option<&Path>, model: &Path) -> Result<(), String> {
+        let file = SchedulerFile::of_package(component, model)?;
+        self.set_beside(file.values, &file.name)
+    }
+
+    /// Returns whether a method of a component is the denoiser, and whether it is the painter.
+    pub fn diffusion_parts(&self, component: Option<&str>, signature: &Signature) -> [bool; 2] {
+        let parts = self.recipe.diffusion.as_ref();
+        parts.map_or([false; 2], |parts| {
+            parts
+                .each_ref()
+                .map(|part| part.is_of(component, signature))
+        })
+    }
+
+    /// Returns the tensors of the denoiser and the painter, for errors.
+    pub fn expected_diffusion(&self) -> String {
+        let parts = self.recipe.diffusion.as_ref();
+        let texts = parts.map(|parts| parts.each_ref().map(Match::expected));
+        texts.map_or_else(String::new, |texts| texts.join(" and "))
     }
 
     /// Returns the values that users may set, each with its kind.

@@ -1,13 +1,15 @@
 //! The methods of a package that answer: the preferred one, and one that reads the lines which it finds.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use pkgtool_base::package::Config;
 use pkgtool_engine::runtime::selection::{self, Selection, SelectionCriteria, SelectionError};
 use pkgtool_engine::tensor::Signature;
 use serde_json::Value as Json;
 
-use super::{CandidateModel, FittedDecoder, FittedSynthesizer, ModelRecipe};
+use super::{CandidateModel, FittedDecoder, FittedDiffusion, FittedSynthesizer, ModelRecipe};
+use crate::diffusion::SCHEDULER_COMPONENT;
 
 /// A method that answers, with its recipe.
 #[derive(Debug)]
@@ -22,6 +24,19 @@ pub struct RecipeChoice {
     pub decoder: Option<Box<SecondModel<FittedDecoder>>>,
     /// The method that makes the sound of what this one predicts.
     pub synthesizer: Option<Box<SecondModel<FittedSynthesizer>>>,
+    /// The methods that make a picture of what this one encodes.
+    pub diffusion: Option<Box<DiffusionModels>>,
+}
+
+/// The methods behind the encoder of texts.
+#[derive(Debug)]
+pub struct DiffusionModels {
+    /// The method that predicts noise.
+    pub denoiser: Selection,
+    /// The method that converts latents to a picture.
+    pub painter: Selection,
+    /// What is known of both.
+    pub fitted: Arc<FittedDiffusion>,
 }
 
 /// A method that runs behind another one.
@@ -49,6 +64,31 @@ impl RecipeChoice {
     pub fn set(&mut self, name: &str, value: Json, origin: &str) -> Result<(), String> {
         let reader = self.reader.as_mut().map(|reader| &mut reader.recipe);
         set_among(&mut self.recipe, reader, name, value, origin)
+    }
+}
+
+impl RecipeChoice {
+    /// Finds the denoiser and the painter, and takes the values of the scheduler's file.
+    fn set_diffusion(&mut self, methods: &[Selection]) -> Result<(), String> {
+        let recipe = &self.recipe;
+        let parts = |place: usize| {
+            let methods = methods.iter();
+            methods.filter(move |it| recipe.diffusion_parts(component(it), &it.signature)[place])
+        };
+        let pairs = parts(0).flat_map(|denoiser| parts(1).map(move |painter| (denoiser, painter)));
+        let mut found = pairs.filter_map(|(denoiser, painter)| {
+            let fitted = FittedDiffusion::of(&denoiser.signature, &painter.signature)?;
+            Some(Box::new(DiffusionModels {
+                denoiser: denoiser.clone(),
+                painter: painter.clone(),
+                fitted: Arc::new(fitted),
+            }))
+        });
+        self.diffusion = found.next();
+        let scheduler = selection::component_file(&self.selection, SCHEDULER_COMPONENT);
+        let scheduler = scheduler.map_err(|error| error.to_string())?;
+        let model = &self.selection.model;
+        self.recipe.set_scheduler(scheduler.as_deref(), model)
     }
 }
 
@@ -101,6 +141,7 @@ pub fn choose_among(methods: &[Selection], config: &Config) -> Result<RecipeChoi
                 reader: None,
                 decoder: None,
                 synthesizer: None,
+                diffusion: None,
             }),
             Err(error) => {
                 first_error.get_or_insert(error);
@@ -120,6 +161,9 @@ pub fn choose_among(methods: &[Selection], config: &Config) -> Result<RecipeChoi
     let recipe = &chosen.recipe;
     chosen.decoder = second(methods, |component, it| recipe.decoder(component, it));
     chosen.synthesizer = second(methods, |component, it| recipe.synthesizer(component, it));
+    if chosen.recipe.diffuses() {
+        chosen.set_diffusion(methods)?;
+    }
     Ok(chosen)
 }
 

@@ -82,12 +82,17 @@ impl Faults<'_> {
 pub(super) fn suits(
     answer: TypedAnswerKind,
     (takes, decodes): (MediaKind, bool),
-    has_reader: bool,
+    (has_reader, diffuses): (bool, bool),
 ) -> Result<(), String> {
     if (answer == TypedAnswerKind::Transcript) != decodes {
         return Err("the step `transcript` and the table `decode` need each other".to_owned());
     }
-    if (answer == TypedAnswerKind::Speech) != (takes == MediaKind::Text) {
+    let is_of_text = takes == MediaKind::Text;
+    if diffuses != (is_of_text && answer == TypedAnswerKind::Picture) {
+        let needed = "the step `diffusion` and the tables `denoise` and `paint` need each other";
+        return Err(needed.to_owned());
+    }
+    if !diffuses && (answer == TypedAnswerKind::Speech) != is_of_text {
         return Err("the step `spoken` and a recipe that reads a text need each other".to_owned());
     }
     if has_reader && answer != TypedAnswerKind::Lines {

@@ -14,10 +14,13 @@ use super::repeat::WindowRepeat;
 use super::step::RecipeStep;
 use super::{BoundStep, Recipe, TensorPattern};
 use crate::answer::{SpeechAnswer, TextAnswer, TypedAnswer, TypedAnswerKind};
+use crate::diffusion::PromptTokens;
 use crate::kind::MediaKind;
 use crate::labels::AUTO;
 use crate::labels::Labels;
-use crate::operators::{Arguments, Array, Data, ParameterKind, StepContext, SymbolRule, Symbols};
+use crate::operators::{
+    Arguments, Array, Data, ParameterKind, StepContext, SymbolRule, Symbols, prompt_length,
+};
 use crate::picture::Geometry;
 use crate::speech::SpeechOptions;
 use crate::voice::PieceContext;
@@ -346,10 +349,15 @@ impl FittedRecipe {
         }
     }
 
+    /// Returns the values of the last step's parameters.
+    pub(super) fn last_arguments(&self) -> Result<Arguments, String> {
+        let step = self.interpret.last().ok_or("the recipe has no step")?;
+        Ok(step.resolved()?.1)
+    }
+
     /// Returns the settings of a transcript.
     pub fn speech_options(&self) -> Result<SpeechOptions, String> {
-        let step = self.interpret.last().ok_or("the recipe has no step")?;
-        let (_, arguments) = step.resolved()?;
+        let arguments = self.last_arguments()?;
         let language = arguments.word("language");
         Ok(SpeechOptions {
             language: (language != AUTO).then(|| language.to_owned()),
@@ -430,6 +438,24 @@ impl Preparation {
         let arguments = arguments.ok_or("no step makes ids of phonemes")?;
         let rule = SymbolRule::of(&arguments, &StepContext::new(&self.symbols));
         Ok(rule.phonemes())
+    }
+
+    /// Converts the tokens of a text to the model's inputs.
+    pub(super) fn prompt(&self, tokens: &PromptTokens) -> Result<Vec<Tensor>, String> {
+        let mut context = StepContext {
+            prompt: Some(tokens),
+            ..StepContext::new(&self.symbols)
+        };
+        let mut known = BTreeMap::from([(TEXT.to_owned(), Data::Text(String::new()))]);
+        let last = run(&self.steps, &mut known, &mut context)?;
+        tensors(&self.inputs, &known, self.only(&last))
+    }
+
+    /// Returns the number of tokens of a text.
+    pub(super) fn prompt_length(&self) -> Result<usize, String> {
+        let arguments = self.arguments("prompt").transpose()?;
+        let arguments = arguments.ok_or("no step makes tokens of a text")?;
+        Ok(prompt_length(&arguments, &StepContext::new(&self.symbols)))
     }
 
     /// Returns what the last step made, if it is the only input.

@@ -7,6 +7,7 @@
 mod builtin;
 mod choice;
 mod decoder;
+mod diffusion;
 mod faults;
 mod fit;
 mod pattern;
@@ -18,8 +19,11 @@ mod synthesizer;
 mod utterance;
 
 pub use builtin::{ModelRecipe, RecipeRank, builtin, find, of_package};
-pub use choice::{ChoiceError, RecipeChoice, SecondModel, choose, choose_among, set_among};
+pub use choice::{
+    ChoiceError, DiffusionModels, RecipeChoice, SecondModel, choose, choose_among, set_among,
+};
 pub use decoder::FittedDecoder;
+pub use diffusion::FittedDiffusion;
 pub use faults::RecipeError;
 pub use fit::{CandidateModel, FittedRecipe, Preparation, ResolvedValue};
 pub use rounds::SoundRun;
@@ -65,6 +69,8 @@ pub struct Recipe {
     presets: Vec<Preset>,
     /// The decoder or synthesizer that the answer needs beside the model.
     decode: Option<Match>,
+    /// The denoiser and the painter of pictures of texts.
+    diffusion: Option<[Match; 2]>,
     /// The steps between the model and its synthesizer.
     between: Vec<RecipeStep>,
     /// The kind of what the first step reads.

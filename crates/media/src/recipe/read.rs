@@ -38,6 +38,8 @@ struct RecipeText {
     presets: Vec<Spanned<PresetText>>,
     repeat: Option<Spanned<WindowRepeat>>,
     decode: Option<Spanned<DecodeText>>,
+    denoise: Option<Spanned<DecodeText>>,
+    paint: Option<Spanned<DecodeText>>,
     #[serde(default)]
     between: Vec<Spanned<toml::Table>>,
     prepare: Vec<Spanned<toml::Table>>,
@@ -68,7 +70,7 @@ struct MatchText {
     ascending: Vec<String>,
 }
 
-/// The decoder that an answer needs beside the model.
+/// A model that an answer needs beside the one of `match`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DecodeText {
@@ -123,6 +125,18 @@ impl Recipe {
         let decode_at = read.decode.as_ref().map_or(at, |it| it.span().start);
         let decode = read.decode.map(|decode| decoder(&faults, decode, &matches));
         let decode = decode.transpose()?;
+        let beside = |text: Option<Spanned<DecodeText>>| {
+            let read = text.map(|text| decoder(&faults, text, &matches));
+            read.transpose()
+        };
+        let diffusion = match (beside(read.denoise)?, beside(read.paint)?) {
+            (Some(denoise), Some(paint)) => Some([denoise, paint]),
+            (None, None) => None,
+            _ => {
+                let reason = "the tables `denoise` and `paint` need each other";
+                return Err(faults.whole(reason));
+            }
+        };
         let names = matches.inputs.iter().chain(&matches.outputs);
         let mut names: Vec<&str> = names.map(|tensor| tensor.name.as_str()).collect();
         names.sort_unstable();
@@ -159,7 +173,11 @@ impl Recipe {
             checked.map_err(|reason| check.faults.at(decode_at, reason))?;
         }
         let decodes = decode.is_some() && takes != MediaKind::Text;
-        let suited = suits(answer, (takes, decodes), read.then.is_some());
+        let suited = suits(
+            answer,
+            (takes, decodes),
+            (read.then.is_some(), diffusion.is_some()),
+        );
         suited.map_err(|reason| check.faults.whole(reason))?;
         Ok(Self {
             name: read.name,
@@ -170,6 +188,7 @@ impl Recipe {
             matches,
             presets,
             decode,
+            diffusion,
             between,
             takes,
             repeat,

@@ -40,6 +40,12 @@ impl TokenizerFiles {
         Ok(Some(Self { tokenizer, config }))
     }
 
+    /// Returns a tokenizer's file, with the settings beside it.
+    pub fn beside(tokenizer: PathBuf) -> Self {
+        let config = beside(&tokenizer);
+        Self { tokenizer, config }
+    }
+
     /// Returns the folders of the package's files: of the tokenizer, of its settings, and of the
     /// model.
     pub fn directories(&self, package: &Path, model: &Path) -> Vec<PathBuf> {

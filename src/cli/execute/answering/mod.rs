@@ -1,5 +1,6 @@
 //! Answers of a package by its recipe. Its models stay loaded from one file to the next.
 
+mod generation;
 mod picture;
 mod sound;
 mod speech;
@@ -15,7 +16,7 @@ use serde_json::{Value as Json, json};
 use super::target_args::{TargetArgs, VariantChoice};
 use super::{selection_failure, start_with_notes};
 use crate::cli::exit::Failure;
-use pkgtool_engine::runtime::selection::Selection;
+use pkgtool_engine::runtime::selection::{self, Selection};
 use pkgtool_engine::runtime::target::Started;
 use pkgtool_engine::tensor::Tensor;
 use pkgtool_engine::{RunStart, Session as _};
@@ -23,10 +24,13 @@ use pkgtool_media::MediaKind;
 use pkgtool_media::answer::TypedAnswer;
 use pkgtool_media::picture::decode;
 use pkgtool_media::recipe::{self, ChoiceError, FittedRecipe, RecipeChoice};
-use pkgtool_text::tokenizer::Tokenizer;
+use pkgtool_text::tokenizer::{Tokenizer, TokenizerFiles};
 
 /// Maximum size of the file of a picture or sound, in bytes.
 const MAX_FILE_BYTES: u64 = 256 << 20;
+
+/// Name of the component that is a tokenizer.
+const TOKENIZER_COMPONENT: &str = "tokenizer";
 
 /// What a model gets.
 #[derive(Debug, Clone, Copy)]
@@ -88,7 +92,9 @@ pub(super) struct AnsweringModel<'a> {
     pub(super) first: TimedModel,
     /// The model of the method behind it.
     pub(super) second: TimedModel,
-    /// The tokenizer of transcripts.
+    /// The model that converts latents to a picture.
+    third: TimedModel,
+    /// The tokenizer of transcripts and pictures.
     tokenizer: Option<Tokenizer>,
 }
 
@@ -144,6 +150,7 @@ impl<'a> AnsweringModel<'a> {
             choice,
             first: TimedModel::default(),
             second: TimedModel::default(),
+            third: TimedModel::default(),
             tokenizer: None,
         };
         model.set(wish.settings)?;
@@ -187,18 +194,20 @@ impl<'a> AnsweringModel<'a> {
         let reader = choice.reader.as_ref().map(|it| &it.selection);
         let decoder = choice.decoder.as_ref().map(|it| &it.selection);
         let synthesizer = choice.synthesizer.as_ref().map(|it| &it.selection);
-        reader.or(decoder).or(synthesizer)
+        let denoiser = choice.diffusion.as_ref().map(|it| &it.denoiser);
+        reader.or(decoder).or(synthesizer).or(denoiser)
     }
 
     /// Returns the time of all runs so far.
     pub(super) fn time(&self) -> Duration {
-        self.first.time + self.second.time
+        self.first.time + self.second.time + self.third.time
     }
 
     /// Answers.
     pub(super) fn answer(&mut self, given: GivenMedia<'_>) -> Result<TypedAnswer, Failure> {
         match self.takes() {
             MediaKind::Picture => picture::answer(self, given),
+            MediaKind::Text if self.choice.recipe.diffuses() => generation::answer(self, given),
             MediaKind::Text => utterance::answer(self, given),
             MediaKind::Sound if self.choice.recipe.needs_decoder() => speech::answer(self, given),
             MediaKind::Sound => sound::answer(self, given),
@@ -206,10 +215,13 @@ impl<'a> AnsweringModel<'a> {
     }
 
     /// Runs the model once, on the first inputs that the recipe makes. Returns them too.
-    pub(super) fn raw(&self, given: GivenMedia<'_>) -> Result<(Vec<Tensor>, Started), Failure> {
+    pub(super) fn raw(&mut self, given: GivenMedia<'_>) -> Result<(Vec<Tensor>, Started), Failure> {
         let inputs = match self.takes() {
             MediaKind::Picture => picture::inputs(self, given)?.inputs,
             MediaKind::Sound => sound::first_inputs(self, given)?,
+            MediaKind::Text if self.choice.recipe.diffuses() => {
+                generation::first_inputs(self, given)?
+            }
             MediaKind::Text => utterance::first_inputs(self, given)?,
         };
         let started = self.target.start(&self.choice.selection, &inputs)?;
@@ -244,6 +256,29 @@ fn misfit(recipe: &FittedRecipe, reason: &str) -> Failure {
     Failure::Other(format!(
         "{file}: {reason}; `--raw` shows the outputs as they are"
     ))
+}
+
+/// Loads the tokenizer of the package.
+fn tokenizer(selection: &Selection) -> Result<Tokenizer, Failure> {
+    let missing = || {
+        Failure::Other(format!(
+            "{}: no tokenizer: the package's config must name one in `tokenizer`, or as a component",
+            selection.model.display()
+        ))
+    };
+    let variant = selection.variant.as_ref().ok_or_else(missing)?;
+    let config = selection::config(&variant.config);
+    let config = config.map_err(|error| Failure::Other(error.to_string()))?;
+    let other = |error: pkgtool_text::tokenizer::TokenizerError| Failure::Other(error.to_string());
+    let files = match TokenizerFiles::of(&variant.config, &config).map_err(other)? {
+        Some(files) => Some(files),
+        None => {
+            let file = selection::component_file(selection, TOKENIZER_COMPONENT);
+            let file = file.map_err(|error| Failure::Other(error.to_string()))?;
+            file.map(TokenizerFiles::beside)
+        }
+    };
+    Tokenizer::of(&files.ok_or_else(missing)?).map_err(other)
 }
 
 /// Reads a file of this kind and decodes it.

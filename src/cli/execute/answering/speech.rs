@@ -1,13 +1,11 @@
 //! Transcripts: an encoder runs once for each window of a sound, and a decoder once for each token.
 
-use super::{AnsweringModel, GivenMedia, load, misfit, unsuited};
+use super::{AnsweringModel, GivenMedia, load, misfit, tokenizer, unsuited};
 use crate::cli::exit::Failure;
 use pkgtool_engine::RunStart;
-use pkgtool_engine::runtime::selection::{self, Selection};
 use pkgtool_media::answer::TypedAnswer;
 use pkgtool_media::sound;
 use pkgtool_media::speech::{SpeechRun, SpeechStep, SpeechTokens};
-use pkgtool_text::tokenizer::{Tokenizer, TokenizerFiles};
 
 /// Converts the sound to its words.
 pub(super) fn answer(
@@ -20,7 +18,7 @@ pub(super) fn answer(
         choice,
         first,
         second,
-        tokenizer,
+        tokenizer: known,
         ..
     } = model;
     let (selection, recipe) = (&choice.selection, &choice.recipe.fitted);
@@ -33,9 +31,9 @@ pub(super) fn answer(
         ))
     })?;
     let decoder = &behind.fitted;
-    let tokenizer = match tokenizer {
+    let tokenizer = match known {
         Some(tokenizer) => tokenizer,
-        None => tokenizer.insert(self::tokenizer(selection)?),
+        None => known.insert(tokenizer(selection)?),
     };
     let mut options = recipe.speech_options().map_err(other)?;
     options.keeps_tokens = decoder.keeps_tokens;
@@ -79,20 +77,4 @@ pub(super) fn answer(
         return Err(unsuited(path, "the sound is too short for words"));
     }
     Ok(TypedAnswer::Transcript(run.answer()))
-}
-
-/// Loads the tokenizer of the package.
-fn tokenizer(selection: &Selection) -> Result<Tokenizer, Failure> {
-    let missing = || {
-        Failure::Other(format!(
-            "{}: no tokenizer: the package's config must name one in `tokenizer`",
-            selection.model.display()
-        ))
-    };
-    let variant = selection.variant.as_ref().ok_or_else(missing)?;
-    let config = selection::config(&variant.config);
-    let config = config.map_err(|error| Failure::Other(error.to_string()))?;
-    let other = |error: pkgtool_text::tokenizer::TokenizerError| Failure::Other(error.to_string());
-    let files = TokenizerFiles::of(&variant.config, &config).map_err(other)?;
-    Tokenizer::of(&files.ok_or_else(missing)?).map_err(other)
 }

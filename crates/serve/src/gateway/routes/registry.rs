@@ -359,7 +359,9 @@ fn of_recipe((name, value, kind): (&str, &Value, ParameterKind)) -> Option<Value
         ParameterKind::Flag => json!({"type": "boolean"}),
         ParameterKind::Channels if value.is_number() => json!({"type": "number"}),
         ParameterKind::Channels => return None,
-        ParameterKind::Labels | ParameterKind::Word => json!({"type": "string"}),
+        ParameterKind::Labels | ParameterKind::Word | ParameterKind::Text => {
+            json!({"type": "string"})
+        }
     };
     variable["name"] = json!(name);
     variable["required"] = json!(false);

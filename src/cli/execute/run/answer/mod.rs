@@ -5,6 +5,7 @@ mod text;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use image::RgbImage;
 use serde_json::{Value as Json, json};
 
 use super::super::answering::{self, AnsweringModel, GivenMedia, RecipeWish, TimedModel};
@@ -13,7 +14,7 @@ use crate::cli::exit::{Exit, Failure};
 use crate::cli::output;
 use pkgtool_engine::runtime::selection::Selection;
 use pkgtool_engine::runtime::target::Started;
-use pkgtool_media::answer::{SpeechAnswer, SubtitleFormat, TypedAnswer};
+use pkgtool_media::answer::{SpeechAnswer, SubtitleFormat, TypedAnswer, TypedAnswerKind};
 use pkgtool_media::recipe::FittedRecipe;
 use pkgtool_media::sound::SoundFormat;
 use pkgtool_media::{MediaKind, draw};
@@ -110,7 +111,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     };
     let mut model = AnsweringModel::new(&args.path, &args.target, args.variant.which(), wish)?;
     let takes = model.takes();
-    if options.phonemes && takes != MediaKind::Text {
+    if options.phonemes && model.recipe().answer != TypedAnswerKind::Speech {
         let noun = takes.noun();
         let reason = format!("--phonemes: the model takes a {noun}, not a text to speak");
         return Err(Failure::Other(reason));
@@ -145,7 +146,11 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
 }
 
 /// Runs the model on the prepared file, and prints the outputs.
-fn raw(args: &RunArgs, model: AnsweringModel<'_>, given: GivenMedia<'_>) -> Result<Exit, Failure> {
+fn raw(
+    args: &RunArgs,
+    mut model: AnsweringModel<'_>,
+    given: GivenMedia<'_>,
+) -> Result<Exit, Failure> {
     let (inputs, started) = model.raw(given)?;
     let stages = [CompletedRun {
         selection: model.choice.selection,
@@ -177,6 +182,7 @@ fn save(file: &Path, answer: &TypedAnswer, given: &Path) -> Result<(), Failure> 
     match answer {
         TypedAnswer::Transcript(_) | TypedAnswer::Segments(_) => save_words(file, answer),
         TypedAnswer::Speech(speech) => save_speech(file, speech),
+        TypedAnswer::Picture(made) => write_picture(file, &made.picture),
         _ => save_picture(file, answer, given),
     }
 }
@@ -234,7 +240,12 @@ fn save_picture(file: &Path, answer: &TypedAnswer, given: &Path) -> Result<(), F
     let fault = |reason: String| unsaved(file, &reason);
     let drawn = draw::draw(answer, &answering::picture(given)?);
     let drawn = drawn.ok_or_else(|| fault("the answer has no places in the picture".to_owned()))?;
-    drawn.save(file).map_err(|error| fault(error.to_string()))
+    write_picture(file, &drawn)
+}
+
+fn write_picture(file: &Path, picture: &RgbImage) -> Result<(), Failure> {
+    let saved = picture.save(file);
+    saved.map_err(|error| unsaved(file, &error.to_string()))
 }
 
 /// Renders the result as JSON. Later versions only add fields.
