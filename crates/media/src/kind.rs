@@ -11,7 +11,7 @@ pub enum MediaKind {
     Picture,
     /// A sound.
     Sound,
-    /// A text to speak.
+    /// A text to speak, or that a picture shows.
     Text,
 }
 
@@ -29,7 +29,7 @@ impl MediaKind {
             | "text-recognition"
             | "vision" => Some(Self::Picture),
             "voice-activity-detection" | "speech-to-text" => Some(Self::Sound),
-            "text-to-speech" => Some(Self::Text),
+            "text-to-speech" | "image-generation" => Some(Self::Text),
             _ => None,
         }
     }

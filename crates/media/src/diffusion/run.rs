@@ -30,6 +30,17 @@ pub struct PromptTokens {
     pub padding: u32,
 }
 
+impl PromptTokens {
+    /// Returns the tokens of a negative text and a text. `padding` is the tokenizer's; without it, the last token of each
+    /// text fills the rest.
+    pub fn pair(encoded: [Vec<u32>; 2], padding: Option<u32>) -> [Self; 2] {
+        encoded.map(|ids| Self {
+            padding: padding.or(ids.last().copied()).unwrap_or_default(),
+            ids,
+        })
+    }
+}
+
 /// A model of a picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiffusionModel {

@@ -324,3 +324,102 @@ fn times(options: &DiffusionOptions, rule: StepRule) -> Vec<f64> {
     }
     times
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value as Json;
+
+    fn options(case: &Json) -> DiffusionOptions {
+        let whole = |name: &str| case[name].as_u64().expect("a number") as usize;
+        let word = |name: &str| case[name].as_str().expect("a word").to_owned();
+        let flag = |name: &str| case[name].as_bool().expect("a flag");
+        let beta = |place: usize| case["beta_range"][place].as_f64().expect("a number");
+        DiffusionOptions {
+            guidance: 1.0,
+            steps: whole("steps"),
+            seed: 0,
+            negative: String::new(),
+            size: [0, 0],
+            sampler: word("sampler"),
+            prediction: word("prediction"),
+            betas: word("betas"),
+            beta_range: [beta(0), beta(1)],
+            train_steps: whole("train_steps"),
+            offset: whole("offset"),
+            spacing: word("spacing"),
+            final_one: flag("final_one"),
+            clip: flag("clip"),
+            scaling: 1.0,
+            range: "auto".to_owned(),
+        }
+    }
+
+    fn numbers(list: &Json) -> Vec<f64> {
+        let list = list.as_array().expect("a list").iter();
+        list.map(|value| value.as_f64().expect("a number"))
+            .collect()
+    }
+
+    /// The truth is that of `tests/golden/diffusion.py`.
+    #[test]
+    fn steps_are_those_of_numpy() {
+        let truth = include_str!("../../tests/golden/diffusion.json");
+        let truth: Json = serde_json::from_str(truth).expect("JSON");
+        for case in truth["cases"].as_array().expect("a list") {
+            let mut sampler = Sampler::new(&options(case)).expect("valid");
+            let scale = sampler.first_scale();
+            let start = numbers(&truth["start"]).into_iter();
+            let mut latents: Vec<f32> = start.map(|value| (value * scale) as f32).collect();
+            while let Some(time) = sampler.time() {
+                let scale = sampler.input_scale();
+                let output = latents.iter().enumerate().map(|(place, latent)| {
+                    let latent = f64::from(*latent) * scale;
+                    ((2.5 * latent + place as f64).sin() * 0.8 + time / 2000.0) as f32
+                });
+                let output = output.collect();
+                latents = sampler.step(&latents, output);
+            }
+            for (own, expected) in latents.iter().zip(numbers(&case["latents"])) {
+                let own = f64::from(*own);
+                assert!(
+                    (own - expected).abs() < 2e-4 * expected.abs().max(1.0),
+                    "{own} {expected} {case}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn steps_beyond_the_training_have_a_reason() {
+        let truth = include_str!("../../tests/golden/diffusion.json");
+        let truth: Json = serde_json::from_str(truth).expect("JSON");
+        let usual = options(&truth["cases"][0]);
+        for (changed, part) in [
+            (
+                DiffusionOptions {
+                    steps: 1001,
+                    ..usual.clone()
+                },
+                "expected at most 1000",
+            ),
+            (
+                DiffusionOptions {
+                    steps: 1000,
+                    ..usual.clone()
+                },
+                "set fewer steps",
+            ),
+            (
+                DiffusionOptions {
+                    prediction: "sample".to_owned(),
+                    ..usual
+                },
+                "needs a prediction of epsilon",
+            ),
+        ] {
+            let error = Sampler::new(&changed).expect_err("a fault");
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}

@@ -56,20 +56,13 @@ fn tokens(
         tokens: recipe.prompt_length()?,
         overlong: OverlongPolicy::Truncated,
     };
-    let encoded = tokenizer.encode_batch(&[&options.negative, text], Some(limit));
-    let encoded = encoded.map_err(|error| error.to_string())?;
-    let padding = tokenizer.padding().id;
-    let tokens = encoded.into_iter().map(|encoded| {
-        let last = encoded.ids.last().copied();
-        PromptTokens {
-            padding: padding.or(last).unwrap_or_default(),
-            ids: encoded.ids,
-        }
-    });
-    let tokens: Vec<PromptTokens> = tokens.collect();
-    tokens
-        .try_into()
-        .map_err(|_| "the tokenizer gave no tokens".to_owned())
+    let one = |text: &str| {
+        let encoded = tokenizer.encode_batch(&[text], Some(limit));
+        let mut encoded = encoded.map_err(|error| error.to_string())?;
+        Ok::<_, String>(encoded.pop().unwrap_or_default().ids)
+    };
+    let texts = [one(&options.negative)?, one(text)?];
+    Ok(PromptTokens::pair(texts, tokenizer.padding().id))
 }
 
 /// Returns the encoder's inputs.

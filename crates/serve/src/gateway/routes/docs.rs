@@ -121,6 +121,7 @@ fn add_media(operation: &mut Value, path: &str, recipes: &[&ModelRecipe]) {
     let keys: &[&str] = match takes {
         MediaKind::Picture => &["image"],
         MediaKind::Sound => &["audio"],
+        MediaKind::Text if kind == TypedAnswerKind::Picture => &["text"],
         MediaKind::Text => &["text", "phonemes"],
     };
     let is_text = takes == MediaKind::Text;

@@ -128,6 +128,10 @@ impl Device {
             (None, None) => MediaAnswerForm::Json,
         };
         form.check(recipe.fitted.answer)?;
+        if recipe.diffuses() {
+            let text = self.prepare_generation(given, (entry, recipe), form, request);
+            return Ok(PreparedInputs::Painted(Box::new(text.await?)));
+        }
         if recipe.fitted.takes == MediaKind::Text {
             let text = self.prepare_utterance(given, (entry, recipe), form, request);
             return Ok(PreparedInputs::Uttered(Box::new(text.await?)));

@@ -115,11 +115,17 @@ impl Tokenizers {
 
 impl TextFiles {
     /// Returns the text files of the package whose config is at `path`, if it names a tokenizer.
-    /// `encodes` is set for a model that embeds although its package has another capability.
-    pub(super) fn of(path: &Path, package: &Config, model: &Path, encodes: bool) -> Option<Self> {
+    /// `component` is a tokenizer that the variant has as a component. `encodes` is set for a model that embeds although
+    /// its package has another capability.
+    pub(super) fn of(
+        (path, package): (&Path, &Config),
+        model: &Path,
+        component: Option<PathBuf>,
+        encodes: bool,
+    ) -> Option<Self> {
         let files = TokenizerFiles::of(path, package);
         let tokenizer = match files {
-            Ok(files) => files?,
+            Ok(files) => files.or_else(|| component.map(TokenizerFiles::beside))?,
             Err(error) => {
                 tracing::warn!(%error, "the tokenizer of a package is missing");
                 return None;

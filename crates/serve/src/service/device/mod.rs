@@ -11,6 +11,7 @@ mod classifier;
 mod decoded;
 mod embedding;
 mod faults;
+mod generation;
 mod heard;
 mod life;
 mod options;
@@ -44,6 +45,7 @@ use answered::PreparedAnswer;
 use choice::ConfigChoice;
 use classifier::{PackageClassifier, PreparedClassification};
 use embedding::Tokenizers;
+use generation::PreparedGeneration;
 use heard::PreparedSound;
 use pkgtool_base::package::Backend;
 use pkgtool_engine::runtime::process::sandbox::Sandbox;
@@ -105,6 +107,8 @@ pub enum PreparedInputs {
     Spoken(Box<PreparedSpeech>),
     /// A text to speak.
     Uttered(Box<PreparedUtterance>),
+    /// A text that a picture shows.
+    Painted(Box<PreparedGeneration>),
     /// Texts.
     Texts(Embedding),
     /// Texts or a picture to classify.
@@ -404,6 +408,7 @@ impl PreparedInputs {
             Self::Heard(sound) => return sound.predict(caller, timeout).await,
             Self::Spoken(sound) => return sound.predict(caller, timeout).await,
             Self::Uttered(text) => return text.predict(caller, timeout).await,
+            Self::Painted(text) => return text.predict(caller, timeout).await,
             Self::Classified(classification) => classification.predict(caller, timeout).await?,
             Self::Tensors(tensors) => tensors.predict(caller, timeout).await?,
             Self::Texts(embedding) => {

@@ -14,10 +14,11 @@ use super::super::{CallError, MethodDescription};
 use super::embedding::{EmbedderCell, TextFiles, UNUSABLE_FILES};
 use super::takes::MethodTakes;
 use pkgtool_base::package::{Backend, Config, PrecisionList, Variant};
-use pkgtool_engine::runtime::selection::{ModelFile, SelectionError};
+use pkgtool_engine::runtime::selection::{self, ModelFile, SelectionError};
 use pkgtool_engine::runtime::target;
 use pkgtool_engine::tensor::{Signature, input};
 use pkgtool_engine::{self as engine, Carrying, PortableReading};
+use pkgtool_media::diffusion::SCHEDULER_COMPONENT;
 use pkgtool_media::recipe::{CandidateModel, ModelRecipe};
 use pkgtool_model::{ModelInfo, OpenError, folder_size};
 
@@ -29,6 +30,9 @@ const CLASSIFICATION: &str = "classification";
 
 /// Component that computes embeddings in a package that classifies.
 pub(super) const ENCODER: &str = "encoder";
+
+/// Component that is a tokenizer.
+const TOKENIZER: &str = "tokenizer";
 
 /// Component that computes label probabilities from embeddings.
 pub(super) const HEAD: &str = "head";
@@ -76,6 +80,8 @@ pub(super) struct MethodEntry {
     pub(super) takes: OnceLock<MethodTakes>,
     /// Found at the first use.
     recipe: OnceLock<Result<Arc<ModelRecipe>, String>>,
+    /// The file of a scheduler, if it is a component of the variant.
+    scheduler: Option<PathBuf>,
     /// Files for texts, if the package has them.
     pub(super) text: Option<TextFiles>,
     /// Created when texts are first embedded.
@@ -172,6 +178,14 @@ impl MethodEntry {
             SelectionError::Signature { error, .. } => error.to_string(),
             other => other.to_string(),
         });
+        let companion = |name: &str| {
+            let mut files = candidate.variant.files.iter();
+            let has = files.any(|file| file.component.as_deref() == Some(name));
+            let selection = selection.as_ref().ok().filter(|_| has)?;
+            // The registry has reported a reference that leads nowhere.
+            selection::component_file(selection, name).ok()?
+        };
+        let (scheduler, tokenizer) = (companion(SCHEDULER_COMPONENT), companion(TOKENIZER));
         let format = file.info().format;
         let runnable = target::require_method_runnable(file.path(), file.info(), &method)
             .map_err(|error| error.to_string());
@@ -192,10 +206,12 @@ impl MethodEntry {
         let model = model.map_err(|reason: String| strip_directories(reason, file.path()));
         let package = candidate.package;
         let encodes = is_encoder(&package.config, component.as_deref());
-        let text = TextFiles::of(&package.path, &package.config, file.path(), encodes);
+        let owner = (&*package.path, &package.config);
+        let text = TextFiles::of(owner, file.path(), tokenizer, encodes);
         Self {
             package: Arc::clone(package),
             variant: 0,
+            scheduler,
             text,
             embedder: EmbedderCell::new(),
             generator: OnceLock::new(),
@@ -269,8 +285,14 @@ impl MethodEntry {
             let component = self.component.as_deref();
             let candidate = CandidateModel::of(config, component, &model.signature);
             let recipe = ModelRecipe::of(&model.model, &info, &candidate);
+            let with_scheduler = |mut recipe: ModelRecipe| {
+                if recipe.diffuses() {
+                    recipe.set_scheduler(self.scheduler.as_deref(), &model.model)?;
+                }
+                Ok(Arc::new(recipe))
+            };
             recipe
-                .map(Arc::new)
+                .and_then(with_scheduler)
                 .map_err(|reason| strip_directories(reason, &model.model))
         });
         found.as_ref().map_err(String::as_str)

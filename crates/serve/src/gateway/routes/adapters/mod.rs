@@ -9,6 +9,7 @@
 mod call;
 mod events;
 mod failed;
+mod images;
 mod media;
 mod models;
 mod relay;
@@ -95,6 +96,7 @@ pub(super) fn standard() -> Routes {
     methods(AdapterMode::Standard)
         .merge(transcripts())
         .merge(spoken())
+        .merge(drawn())
         .merge(models::routes())
 }
 
@@ -156,6 +158,23 @@ fn spoken() -> Routes {
             "200",
             "The sound, in the format that `response_format` names",
             sounds,
+        )
+        .fails("The service did not answer");
+    Routes::new("adapters", &["bearer", "key"]).add(operation)
+}
+
+/// Returns the route for pictures of texts.
+fn drawn() -> Routes {
+    let answer = async move |State(gateway): State<Arc<Gateway>>, request: Request| {
+        images::answer(&gateway, request).await
+    };
+    let operation = RouteOperation::post("/images/generations", "generateImages", answer)
+        .about("Make pictures of a text.")
+        .takes::<images::ImagesBody>()
+        .responds(
+            "200",
+            "The pictures, PNG in base64",
+            [("application/json", BodySchema::plain::<Value>())],
         )
         .fails("The service did not answer");
     Routes::new("adapters", &["bearer", "key"]).add(operation)
