@@ -35,6 +35,7 @@ def arguments():
     parser.add_argument("--recording", type=Path, help="a recording for it")
     parser.add_argument("--said", help="the words of the recording")
     parser.add_argument("--speaker", help="id of a model that speaks")
+    parser.add_argument("--painter", help="id of a model that makes pictures")
     parser.add_argument("--no-completions", action="store_true")
     parser.add_argument("--no-seed", action="store_true", help="answers differ from time to time")
     parser.add_argument("--long", help="a message with a long answer")
@@ -128,7 +129,7 @@ class Checks:
 
     def models(self):
         ids = [model.id for model in self.client.models.list()]
-        for wanted in filter(None, [self.given.chat, self.given.embeddings, self.given.speech, self.given.speaker]):
+        for wanted in filter(None, [self.given.chat, self.given.embeddings, self.given.speech, self.given.speaker, self.given.painter]):
             assert wanted in ids, ids
             model = self.client.models.retrieve(wanted)
             assert (model.id, model.object) == (wanted, "model"), model
@@ -168,6 +169,24 @@ class Checks:
         ]:
             error = raised(openai.BadRequestError, lambda options=options: self.speak(**options))
             assert field in str(error), error
+
+    def pictures(self):
+        made = self.client.images.generate(model=self.given.painter, prompt="a red house", n=2, size="32x32")
+        assert len(made.data) == 2, made
+        pictures = [base64.b64decode(it.b64_json) for it in made.data]
+        assert all(picture.startswith(b"\x89PNG") for picture in pictures)
+        assert pictures[0] != pictures[1]
+        further = {"seed": 3, "num_inference_steps": 2}
+        same = [
+            self.client.images.generate(model=self.given.painter, prompt="a house", extra_body=further).data[0].b64_json
+            for _ in range(2)
+        ]
+        assert same[0] == same[1]
+
+    def wrong_pictures(self):
+        make = self.client.images.generate
+        for options in ({"n": 11}, {"size": "512x512"}, {"response_format": "url"}):
+            raised(openai.BadRequestError, lambda: make(model=self.given.painter, prompt="a house", **options))
 
     def speak(self, **options):
         asked = {"model": self.given.speaker, "voice": "anna", "input": "Hello world.", **options}
@@ -273,6 +292,8 @@ def main():
         names += ["transcription", "wrong_sounds"]
     if given.speaker:
         names += ["speech", "wrong_speech"]
+    if given.painter:
+        names += ["pictures", "wrong_pictures"]
     failed = 0
     for name in names:
         try:

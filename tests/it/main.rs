@@ -20,6 +20,8 @@ mod fix;
 mod fuzz;
 #[cfg(feature = "serve")]
 mod gateway;
+#[cfg(feature = "run")]
+mod images;
 mod lsp;
 mod packaging;
 mod policy;

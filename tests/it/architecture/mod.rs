@@ -137,10 +137,12 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("kernels/float", &[]),
     ("kernels/rows", &[]),
     ("media/answer", &["media/picture", "media/sound"]),
+    ("media/diffusion", &["media/answer"]),
     (
         "media/operators",
         &[
             "media/answer",
+            "media/diffusion",
             "media/picture",
             "media/sound",
             "media/voice",
@@ -151,6 +153,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
         "media/recipe",
         &[
             "media/answer",
+            "media/diffusion",
             "media/operators",
             "media/picture",
             "media/sound",

@@ -8,8 +8,10 @@ mod options;
 mod run;
 mod sampler;
 mod scheduler;
+mod shape;
 
 pub use options::DiffusionOptions;
 pub(crate) use options::{BETAS, PREDICTIONS, RANGES, SAMPLERS, SPACINGS};
 pub use run::{DiffusionModel, DiffusionRun, PromptTokens};
 pub use scheduler::{SCHEDULER_COMPONENT, SchedulerFile};
+pub use shape::DiffusionShape;

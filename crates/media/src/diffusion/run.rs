@@ -1,16 +1,12 @@
 //! The runs of the three models of a picture.
 
-use std::sync::Arc;
-
 use image::RgbImage;
 use pkgtool_engine::tensor::{DType, Tensor};
 
-use super::DiffusionOptions;
 use super::noise::normal;
-use super::sampler::Sampler;
+use super::sampler::NoiseSampler;
+use super::{DiffusionOptions, DiffusionShape};
 use crate::answer::PictureAnswer;
-use crate::operators::Array;
-use crate::recipe::{FittedDiffusion, FittedRecipe};
 
 /// Pixels of a side for each number of the latents, if the painter leaves it open.
 const USUAL_FACTOR: usize = 8;
@@ -66,11 +62,11 @@ enum DiffusionStage {
 #[derive(Debug)]
 pub struct DiffusionRun {
     options: DiffusionOptions,
-    models: Arc<FittedDiffusion>,
-    sampler: Sampler,
+    models: DiffusionShape,
+    sampler: NoiseSampler,
     /// Inputs of the encoder: the negative text, unless the guidance needs none, and the text.
     prompts: Vec<Vec<Tensor>>,
-    states: Vec<Array>,
+    states: Vec<Tensor>,
     latents: Vec<f32>,
     /// Channels, height and width of the latents.
     shape: [usize; 3],
@@ -78,30 +74,25 @@ pub struct DiffusionRun {
 }
 
 impl DiffusionRun {
-    /// Starts a picture for a negative text and a text.
+    /// Starts a picture. `prompts` are the encoder's inputs for the negative text and for the text.
     pub fn new(
-        recipe: &FittedRecipe,
-        models: Arc<FittedDiffusion>,
-        texts: [&PromptTokens; 2],
+        options: DiffusionOptions,
+        models: DiffusionShape,
+        [negative, text]: [Vec<Tensor>; 2],
     ) -> Result<Self, String> {
-        let options = recipe.diffusion_options()?;
-        let sampler = Sampler::new(&options)?;
+        let sampler = NoiseSampler::new(&options)?;
         let is_guided = (options.guidance - 1.0).abs() > 1e-9 || models.batch == 2;
-        let [negative, text] = texts;
-        let mut prompts = Vec::new();
-        if is_guided {
-            prompts.push(recipe.prompt_inputs(negative)?);
-        }
-        prompts.push(recipe.prompt_inputs(text)?);
+        let prompts = if is_guided {
+            vec![negative, text]
+        } else {
+            vec![text]
+        };
         let shape = shape(&options, &models)?;
-        let count = shape.iter().product();
+        let latents = normal(options.seed, shape.iter().product());
         let scale = sampler.first_scale();
-        let latents = normal(options.seed, count);
+        let latents = latents.into_iter().map(|value| scaled(value, scale));
         Ok(Self {
-            latents: latents
-                .into_iter()
-                .map(|value| scaled(value, scale))
-                .collect(),
+            latents: latents.collect(),
             stage: DiffusionStage::Encode(0),
             states: Vec::new(),
             options,
@@ -150,18 +141,16 @@ impl DiffusionRun {
         let scale = self.sampler.input_scale();
         let latents = self.latents.iter().map(|value| scaled(*value, scale));
         let latents: Vec<f32> = latents.collect();
-        let states: Vec<&Array> = if models.batch == 2 {
+        let states: Vec<&Tensor> = if models.batch == 2 {
             self.states.iter().collect()
         } else {
             self.states.iter().skip(done).take(1).collect()
         };
-        let mut shape: Vec<u64> = states[0].shape.iter().map(|size| *size as u64).collect();
+        let mut shape = states[0].shape().to_vec();
         if let Some(batch) = shape.first_mut() {
             *batch = states.len() as u64;
         }
-        let values = states
-            .iter()
-            .flat_map(|it| it.values.iter().map(|value| f64::from(*value)));
+        let values = states.iter().flat_map(|states| states.to_f64());
         let text = |error: pkgtool_engine::tensor::TensorError| error.to_string();
         let states_tensor = Tensor::from_f64(models.states, shape, values).map_err(text)?;
         let time = self.sampler.time().unwrap_or_default();
@@ -180,16 +169,17 @@ impl DiffusionRun {
     /// Takes the outputs of the model that was asked for.
     pub fn add(&mut self, outputs: &[Tensor]) -> Result<(), String> {
         let output = outputs.first().ok_or("the model has no output")?;
-        let array = Array::of(output);
+        let shape = output.shape();
         match std::mem::replace(&mut self.stage, DiffusionStage::Paint) {
             DiffusionStage::Encode(text) => {
-                if array.shape.len() != 3 || array.shape[0] != 1 {
-                    let shape = &array.shape;
+                let is_first = self.states.is_empty();
+                let is_alike = || self.states.iter().all(|states| states.shape() == shape);
+                if shape.len() != 3 || shape[0] != 1 || !is_first && !is_alike() {
                     return Err(format!(
                         "states of the shape {shape:?}: expected [1, tokens, numbers]"
                     ));
                 }
-                self.states.push(array);
+                self.states.push(output.clone());
                 self.stage = if text + 1 < self.prompts.len() {
                     DiffusionStage::Encode(text + 1)
                 } else {
@@ -197,12 +187,11 @@ impl DiffusionRun {
                 };
             }
             DiffusionStage::Denoise(mut made) => {
-                let count = self.latents.len();
-                if array.values.len() != count * self.models.batch {
-                    let shape = &array.shape;
+                let (count, values) = (self.latents.len(), output.to_f32());
+                if values.len() != count * self.models.batch {
                     return Err(format!("noise of the shape {shape:?} for {count} latents"));
                 }
-                made.extend(array.values.chunks_exact(count).map(<[f32]>::to_vec));
+                made.extend(values.chunks_exact(count).map(<[f32]>::to_vec));
                 self.stage = if made.len() < self.states.len() {
                     DiffusionStage::Denoise(made)
                 } else {
@@ -210,7 +199,7 @@ impl DiffusionRun {
                 };
             }
             DiffusionStage::Paint => {
-                let picture = picture(&array, &self.options.range)?;
+                let picture = picture(output, &self.options.range)?;
                 self.stage = DiffusionStage::Done(picture);
             }
             DiffusionStage::Done(picture) => self.stage = DiffusionStage::Done(picture),
@@ -252,7 +241,7 @@ fn scaled(value: f32, factor: f64) -> f32 {
 }
 
 /// Returns channels, height and width of the latents.
-fn shape(options: &DiffusionOptions, models: &FittedDiffusion) -> Result<[usize; 3], String> {
+fn shape(options: &DiffusionOptions, models: &DiffusionShape) -> Result<[usize; 3], String> {
     let side = |axis: usize, name: &str| {
         let asked = options.size[1 - axis];
         let factor = models.factor.unwrap_or(USUAL_FACTOR);
@@ -278,21 +267,23 @@ fn shape(options: &DiffusionOptions, models: &FittedDiffusion) -> Result<[usize;
 }
 
 /// Converts the painter's output to a picture.
-fn picture(array: &Array, range: &str) -> Result<RgbImage, String> {
-    let sizes: [usize; 3] = array.last::<3>()?;
-    let is_planar = sizes[0] == 3;
-    let [height, width] = match sizes {
-        [3, height, width] | [height, width, 3] => [height, width],
-        _ => {
-            return Err(format!(
-                "a picture of the shape {sizes:?}: expected 3 channels in front or behind"
-            ));
-        }
+fn picture(output: &Tensor, range: &str) -> Result<RgbImage, String> {
+    let (shape, values) = (output.shape(), output.to_f32());
+    let unfit =
+        || format!("a picture of the shape {shape:?}: expected 3 channels in front or behind");
+    let sizes: &[u64] = match shape {
+        [1, rest @ ..] if rest.len() == 3 => rest,
+        rest => rest,
     };
-    if array.values.iter().any(|value| !value.is_finite()) {
+    let (is_planar, height, width) = match *sizes {
+        [3, height, width] => (true, height, width),
+        [height, width, 3] => (false, height, width),
+        _ => return Err(unfit()),
+    };
+    if values.iter().any(|value| !value.is_finite()) {
         return Err("the picture has values that are not finite".to_owned());
     }
-    let is_signed = || array.values.iter().any(|value| *value < 0.0);
+    let is_signed = || values.iter().any(|value| *value < 0.0);
     let [factor, shift] = match range {
         "levels" => [1.0, 0.0],
         "signed" => [127.5, 127.5],
@@ -301,7 +292,7 @@ fn picture(array: &Array, range: &str) -> Result<RgbImage, String> {
         _ if is_signed() => [127.5, 127.5],
         _ => [255.0, 0.0],
     };
-    let plane = height * width;
+    let plane = values.len() / 3;
     let level = |pixel: usize, channel: usize| {
         let at = if is_planar {
             channel * plane + pixel
@@ -313,12 +304,13 @@ fn picture(array: &Array, range: &str) -> Result<RgbImage, String> {
             clippy::cast_sign_loss,
             reason = "clamped to levels"
         )]
-        let level = (array.values[at] * factor + shift)
-            .clamp(0.0, 255.0)
-            .round() as u8;
+        let level = (values[at] * factor + shift).clamp(0.0, 255.0).round() as u8;
         level
     };
     let bytes = (0..plane).flat_map(|pixel| [0, 1, 2].map(|channel| level(pixel, channel)));
-    let [width, height] = crate::operators::picture_size(width, height)?;
-    RgbImage::from_raw(width, height, bytes.collect()).ok_or_else(|| "no picture".to_owned())
+    let side = |size: u64| u32::try_from(size).ok().filter(|side| *side > 0);
+    let sides = side(width).zip(side(height));
+    let picture =
+        sides.and_then(|(width, height)| RgbImage::from_raw(width, height, bytes.collect()));
+    picture.ok_or_else(unfit)
 }

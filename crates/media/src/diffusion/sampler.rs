@@ -38,7 +38,7 @@ enum Prediction {
 
 /// The steps of a run.
 #[derive(Debug)]
-pub(super) struct Sampler {
+pub(super) struct NoiseSampler {
     rule: StepRule,
     prediction: Prediction,
     /// Share of the picture in the latents, by step of the training.
@@ -59,7 +59,7 @@ pub(super) struct Sampler {
     first: Vec<f32>,
 }
 
-impl Sampler {
+impl NoiseSampler {
     pub(super) fn new(options: &DiffusionOptions) -> Result<Self, String> {
         let rule = match options.sampler.as_str() {
             "ddim" => StepRule::Ddim,
@@ -367,7 +367,7 @@ mod tests {
         let truth = include_str!("../../tests/golden/diffusion.json");
         let truth: Json = serde_json::from_str(truth).expect("JSON");
         for case in truth["cases"].as_array().expect("a list") {
-            let mut sampler = Sampler::new(&options(case)).expect("valid");
+            let mut sampler = NoiseSampler::new(&options(case)).expect("valid");
             let scale = sampler.first_scale();
             let start = numbers(&truth["start"]).into_iter();
             let mut latents: Vec<f32> = start.map(|value| (value * scale) as f32).collect();
@@ -418,7 +418,7 @@ mod tests {
                 "needs a prediction of epsilon",
             ),
         ] {
-            let error = Sampler::new(&changed).expect_err("a fault");
+            let error = NoiseSampler::new(&changed).expect_err("a fault");
             assert!(error.contains(part), "{error}");
         }
     }

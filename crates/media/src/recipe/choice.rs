@@ -1,15 +1,14 @@
 //! The methods of a package that answer: the preferred one, and one that reads the lines which it finds.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use pkgtool_base::package::Config;
 use pkgtool_engine::runtime::selection::{self, Selection, SelectionCriteria, SelectionError};
 use pkgtool_engine::tensor::Signature;
 use serde_json::Value as Json;
 
-use super::{CandidateModel, FittedDecoder, FittedDiffusion, FittedSynthesizer, ModelRecipe};
-use crate::diffusion::SCHEDULER_COMPONENT;
+use super::{CandidateModel, FittedDecoder, FittedSynthesizer, ModelRecipe};
+use crate::diffusion::{DiffusionShape, SCHEDULER_COMPONENT};
 
 /// A method that answers, with its recipe.
 #[derive(Debug)]
@@ -36,7 +35,7 @@ pub struct DiffusionModels {
     /// The method that converts latents to a picture.
     pub painter: Selection,
     /// What is known of both.
-    pub fitted: Arc<FittedDiffusion>,
+    pub shape: DiffusionShape,
 }
 
 /// A method that runs behind another one.
@@ -77,11 +76,11 @@ impl RecipeChoice {
         };
         let pairs = parts(0).flat_map(|denoiser| parts(1).map(move |painter| (denoiser, painter)));
         let mut found = pairs.filter_map(|(denoiser, painter)| {
-            let fitted = FittedDiffusion::of(&denoiser.signature, &painter.signature)?;
+            let shape = DiffusionShape::of(&denoiser.signature, &painter.signature)?;
             Some(Box::new(DiffusionModels {
                 denoiser: denoiser.clone(),
                 painter: painter.clone(),
-                fitted: Arc::new(fitted),
+                shape,
             }))
         });
         self.diffusion = found.next();

@@ -23,7 +23,6 @@ pub use choice::{
     ChoiceError, DiffusionModels, RecipeChoice, SecondModel, choose, choose_among, set_among,
 };
 pub use decoder::FittedDecoder;
-pub use diffusion::FittedDiffusion;
 pub use faults::RecipeError;
 pub use fit::{CandidateModel, FittedRecipe, Preparation, ResolvedValue};
 pub use rounds::SoundRun;

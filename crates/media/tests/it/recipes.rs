@@ -143,10 +143,10 @@ fn a_model_that_nothing_fits_hears_what_was_expected() {
         error.contains("classification (float[1?, 3, H, W] -> float[1?, N])"),
         "{error}"
     );
-    let capabilities = ["image-generation".to_owned()];
+    let capabilities = ["text-generation".to_owned()];
     let error = recipe::find(&[], &facts(&capabilities, "x", &signature)).expect_err("no recipe");
     assert!(
-        error.contains("no recipe for the capabilities image-generation"),
+        error.contains("no recipe for the capabilities text-generation"),
         "{error}"
     );
 }

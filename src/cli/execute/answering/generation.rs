@@ -1,7 +1,6 @@
 //! Pictures of texts: an encoder, a denoiser for each step, and a painter.
 
 use std::io::IsTerminal as _;
-use std::sync::Arc;
 
 use indicatif::ProgressBar;
 
@@ -41,7 +40,7 @@ fn prepared(
         None => known.insert(tokenizer(selection)?),
     };
     let [negative, text] = tokens(recipe, tokenizer, text).map_err(other)?;
-    let run = DiffusionRun::new(recipe, Arc::clone(&models.fitted), [&negative, &text]);
+    let run = recipe.diffusion_run(models.shape.clone(), [&negative, &text]);
     run.map_err(other)
 }
 

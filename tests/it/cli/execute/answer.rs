@@ -213,10 +213,10 @@ fn bad_settings_and_packages_are_refused_with_a_remedy() {
                 "voice-activity-silero (float[1, N]",
             ),
             (
-                "pocket-diffusion",
+                "jackdaw",
                 file,
                 &[],
-                "no recipe for the capabilities image-generation",
+                "no recipe for the capabilities text-generation",
             ),
         ],
     );

@@ -15,8 +15,8 @@ use super::{Device, runnable};
 use crate::account::AccountId;
 use pkgtool_engine::runtime::parsers::ParserClient;
 use pkgtool_media::answer::{TypedAnswer, TypedAnswerKind};
-use pkgtool_media::diffusion::{DiffusionModel, DiffusionRun, PromptTokens};
-use pkgtool_media::recipe::{FittedDiffusion, FittedRecipe, ModelRecipe};
+use pkgtool_media::diffusion::{DiffusionModel, DiffusionRun, DiffusionShape, PromptTokens};
+use pkgtool_media::recipe::{FittedRecipe, ModelRecipe};
 use pkgtool_text::tokenizer::{OverlongPolicy, TokenLimit, Tokenizer};
 
 /// A picture that has not begun, with the models that make it.
@@ -72,7 +72,7 @@ impl Device {
         };
         let tokens = with_parsers(client.new_request(), encode).await?;
         let [negative, text] = tokens.map_err(refused)?;
-        let run = DiffusionRun::new(&recipe.fitted, Arc::new(models), [&negative, &text]);
+        let run = recipe.fitted.diffusion_run(models, [&negative, &text]);
         Ok(PreparedGeneration {
             run: run.map_err(|reason| Refusal::at("$.config", reason))?,
             encoder: self.endpoint(entry, runnable(entry)?)?,
@@ -87,7 +87,7 @@ impl Device {
         &self,
         entry: &MethodEntry,
         recipe: &ModelRecipe,
-    ) -> Option<(&MethodEntry, &MethodEntry, FittedDiffusion)> {
+    ) -> Option<(&MethodEntry, &MethodEntry, DiffusionShape)> {
         let parts = |place: usize| {
             let others = self.variants.entries.iter();
             let others = others.filter(|other| other.variant == entry.variant);
@@ -100,7 +100,7 @@ impl Device {
         let pairs = parts(0).flat_map(|denoiser| parts(1).map(move |painter| (denoiser, painter)));
         pairs
             .filter_map(|(denoiser, painter)| {
-                let fitted = FittedDiffusion::of(denoiser.1, painter.1)?;
+                let fitted = DiffusionShape::of(denoiser.1, painter.1)?;
                 Some((denoiser.0, painter.0, fitted))
             })
             .next()

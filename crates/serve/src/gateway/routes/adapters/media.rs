@@ -1,4 +1,4 @@
-//! Shared by the adapters for sounds: the service of a request, its config and its answer.
+//! Shared by the adapters for sounds and pictures: the service of a request, its config and its answer.
 
 use std::sync::Arc;
 

@@ -18,7 +18,7 @@ use super::super::super::visible::usable;
 use super::super::operation::{BodySchema, REFUSED, RouteOperation};
 use super::super::path::Routes;
 use super::call::service;
-use super::{media, speech, transcription};
+use super::{images, media, speech, transcription};
 use crate::service::{AdapterMethod, Service, ServiceKind};
 
 /// Returns the routes, without a prefix.
@@ -104,7 +104,12 @@ async fn read(
 fn is_model(service: &Service) -> bool {
     let mut methods = AdapterMethod::ALL.into_iter();
     let answers = methods.any(|method| service.check_adapter_method(method).is_ok());
-    let mut of_sounds = [transcription::CAPABILITY, speech::CAPABILITY].into_iter();
-    let sounds = of_sounds.any(|capability| media::has(service, capability));
+    let media = [
+        transcription::CAPABILITY,
+        speech::CAPABILITY,
+        images::CAPABILITY,
+    ];
+    let mut of_media = media.into_iter();
+    let sounds = of_media.any(|capability| media::has(service, capability));
     service.is_active() && (answers || sounds)
 }

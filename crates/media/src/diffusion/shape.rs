@@ -1,0 +1,71 @@
+//! What the signatures of a denoiser and a painter say.
+
+use pkgtool_engine::tensor::{DType, Signature, TensorSpec};
+use pkgtool_model::Dim;
+
+/// What is known of a denoiser and a painter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiffusionShape {
+    /// Number of texts that the denoiser takes at once: 1 or 2.
+    pub(super) batch: usize,
+    /// Channels of the latents.
+    pub(super) channels: usize,
+    /// Height and width of the latents, if the models have fixed ones.
+    pub(super) sides: [Option<usize>; 2],
+    /// Pixels of a side for each number of the latents, if the painter has fixed sizes.
+    pub(super) factor: Option<usize>,
+    /// Dtypes of the denoiser's inputs.
+    pub(super) latents: DType,
+    pub(super) time: DType,
+    pub(super) states: DType,
+    /// Shape of the denoiser's input for the time.
+    pub(super) time_shape: Vec<u64>,
+    /// Dtype of the painter's input.
+    pub(super) painter: DType,
+}
+
+impl DiffusionShape {
+    /// Describes a denoiser and a painter that fit their patterns; `None` if they do not fit each other.
+    pub fn of(denoiser: &Signature, painter: &Signature) -> Option<Self> {
+        let [latents, time, states] = &denoiser.inputs[..] else {
+            return None;
+        };
+        let (painted, picture) = (painter.inputs.first()?, painter.outputs.first()?);
+        let batch = fixed(latents, 4).unwrap_or(1);
+        let channels = fixed(latents, 3).or_else(|| fixed(painted, 3)).unwrap_or(4);
+        let sides = [2, 1].map(|place| fixed(latents, place).or_else(|| fixed(painted, place)));
+        let rows = match [3, 1].map(|place| fixed(picture, place)) {
+            [Some(3), _] => fixed(picture, 2),
+            [rows, Some(3) | None] => rows,
+            _ => return None,
+        };
+        let factor = rows
+            .zip(fixed(painted, 2))
+            .map(|(rows, of)| rows / of.max(1));
+        let dims = time.dims.as_deref()?.iter();
+        let time_shape = dims.map(|dim| match dim {
+            Dim::Fixed(size) => *size,
+            _ => batch as u64,
+        });
+        Some(Self {
+            batch: Some(batch).filter(|batch| [1, 2].contains(batch))?,
+            channels,
+            sides,
+            factor: factor.filter(|factor| *factor > 0),
+            latents: latents.dtype,
+            time: time.dtype,
+            states: states.dtype,
+            time_shape: time_shape.collect(),
+            painter: painted.dtype,
+        })
+    }
+}
+
+/// Returns the size at a place counted from behind, from 1, if it is fixed.
+fn fixed(spec: &TensorSpec, place: usize) -> Option<usize> {
+    let dims = spec.dims.as_deref()?;
+    match dims.get(dims.len().checked_sub(place)?)? {
+        Dim::Fixed(size) => usize::try_from(*size).ok(),
+        _ => None,
+    }
+}
