@@ -1,7 +1,7 @@
 //! Fits a picture into a model's input: stretched, letterboxed or cropped.
 //!
 //! The kernels follow `OpenCV`, which most publishers use: centres of pixels at one half, and no smoothing when a
-//! picture shrinks, except `area`. `smooth` follows Pillow, which smooths.
+//! picture shrinks, except `area`. `smooth`, `smooth_cubic` and `lanczos` follow Pillow, which smooths.
 
 use image::imageops::{self, FilterType};
 use image::{Rgb, RgbImage};
@@ -29,6 +29,7 @@ pub(crate) enum Interpolation {
     Cubic,
     Area,
     Smooth,
+    SmoothCubic,
     Lanczos,
     /// Lanczos of `OpenCV`: eight pixels, and no smoothing when a picture shrinks.
     Lanczos4,
@@ -47,7 +48,14 @@ impl Fit {
 
 impl Interpolation {
     pub(crate) const NAMES: &[&str] = &[
-        "nearest", "linear", "cubic", "area", "lanczos4", "smooth", "lanczos",
+        "nearest",
+        "linear",
+        "cubic",
+        "area",
+        "lanczos4",
+        "smooth",
+        "smooth_cubic",
+        "lanczos",
     ];
 
     pub(crate) fn of(name: &str) -> Self {
@@ -56,6 +64,7 @@ impl Interpolation {
             "cubic" => Self::Cubic,
             "area" => Self::Area,
             "smooth" => Self::Smooth,
+            "smooth_cubic" => Self::SmoothCubic,
             "lanczos" => Self::Lanczos,
             "lanczos4" => Self::Lanczos4,
             _ => Self::Linear,
@@ -125,6 +134,7 @@ fn resize(picture: &RgbImage, size: [u32; 2], interpolation: Interpolation) -> R
     }
     let library = match interpolation {
         Interpolation::Smooth => Some(FilterType::Triangle),
+        Interpolation::SmoothCubic => Some(FilterType::CatmullRom),
         Interpolation::Lanczos => Some(FilterType::Lanczos3),
         _ => None,
     };

@@ -9,6 +9,7 @@ use pkgtool_engine::tensor::Signature;
 use pkgtool_model::ModelInfo;
 use serde_json::Value as Json;
 
+use super::hub::HubFile;
 use super::read::MAX_BYTES;
 use super::{
     ANY_METHOD, CandidateModel, FittedDecoder, FittedRecipe, FittedSynthesizer, Match,
@@ -215,6 +216,10 @@ impl ModelRecipe {
             fitted: fitted.with_labels(Labels::of_package(path, info)?),
             symbols: Arc::default(),
         };
+        if found.fitted.takes == MediaKind::Picture && own.is_empty() {
+            let file = HubFile::of_package(path)?;
+            found.set_beside(file.values, &file.name)?;
+        }
         if found.fitted.answer == TypedAnswerKind::Speech {
             let file = SymbolFile::of_package(path)?;
             found.symbols = Arc::new(file.table);

@@ -10,6 +10,7 @@ mod decoder;
 mod diffusion;
 mod faults;
 mod fit;
+mod hub;
 mod pattern;
 mod read;
 mod repeat;

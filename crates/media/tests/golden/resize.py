@@ -19,7 +19,11 @@ OPENCV = {
     "cubic": cv2.INTER_CUBIC,
     "area": cv2.INTER_AREA,
 }
-PILLOW = {"smooth": Image.Resampling.BILINEAR, "lanczos": Image.Resampling.LANCZOS}
+PILLOW = {
+    "smooth": Image.Resampling.BILINEAR,
+    "smooth_cubic": Image.Resampling.BICUBIC,
+    "lanczos": Image.Resampling.LANCZOS,
+}
 
 
 def main():

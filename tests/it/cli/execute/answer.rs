@@ -251,6 +251,24 @@ fn a_package_brings_its_recipe_and_labels() {
         "{}",
         ran.stdout
     );
+    let hub = directory.path().join("glimpse/preprocessor_config.json");
+    let values = r#"{"size": {"shortest_edge": 40}, "do_center_crop": true, "crop_size": 32, "image_std": [0.5, 0.5, 0.5]}"#;
+    fs::write(&hub, values).expect("written");
+    let values = run(&["--json"]).expect_code(0).json()["recipe"]["values"].clone();
+    for (name, value) in [
+        ("resize", json!("crop")),
+        ("part", json!(0.8)),
+        ("std", json!([0.5, 0.5, 0.5])),
+    ] {
+        let expected =
+            json!({ "value": value, "origin": "preprocessor_config.json of the package" });
+        assert_eq!(values[name], expected, "{name}");
+    }
+    fs::write(&hub, "{\"size\": 1, \"resample\": 9}").expect("written");
+    let ran = run(&[]).expect_code(2);
+    let part = "preprocessor_config.json: `resample`: expected 0 (nearest) to 3 (cubic), got 9";
+    assert!(ran.stderr.contains(part), "{}", ran.stderr);
+    fs::remove_file(&hub).expect("removed");
     let own = r#"
 name = "halves"
 summary = "a picture in, a vector out"
