@@ -81,7 +81,6 @@ impl Graph {
     }
 
     /// Adds a float32 initializer.
-    #[cfg(feature = "ort")]
     pub(crate) fn numbers(mut self, name: &str, dims: &[u64], values: &[f32]) -> Self {
         let data: Vec<u8> = values.iter().flat_map(|it| it.to_le_bytes()).collect();
         self.parts.push(stored(name, FLOAT, dims, &data));

@@ -309,8 +309,8 @@ fn picture(output: &Tensor, range: &str) -> Result<RgbImage, String> {
     };
     let bytes = (0..plane).flat_map(|pixel| [0, 1, 2].map(|channel| level(pixel, channel)));
     let side = |size: u64| u32::try_from(size).ok().filter(|side| *side > 0);
-    let sides = side(width).zip(side(height));
+    let known = side(width).zip(side(height));
     let picture =
-        sides.and_then(|(width, height)| RgbImage::from_raw(width, height, bytes.collect()));
+        known.and_then(|(width, height)| RgbImage::from_raw(width, height, bytes.collect()));
     picture.ok_or_else(unfit)
 }

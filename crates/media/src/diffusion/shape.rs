@@ -30,18 +30,16 @@ impl DiffusionShape {
         let [latents, time, states] = &denoiser.inputs[..] else {
             return None;
         };
-        let (painted, picture) = (painter.inputs.first()?, painter.outputs.first()?);
+        let (given, picture) = (painter.inputs.first()?, painter.outputs.first()?);
         let batch = fixed(latents, 4).unwrap_or(1);
-        let channels = fixed(latents, 3).or_else(|| fixed(painted, 3)).unwrap_or(4);
-        let sides = [2, 1].map(|place| fixed(latents, place).or_else(|| fixed(painted, place)));
+        let channels = fixed(latents, 3).or_else(|| fixed(given, 3)).unwrap_or(4);
+        let sides = [2, 1].map(|place| fixed(latents, place).or_else(|| fixed(given, place)));
         let rows = match [3, 1].map(|place| fixed(picture, place)) {
             [Some(3), _] => fixed(picture, 2),
             [rows, Some(3) | None] => rows,
             _ => return None,
         };
-        let factor = rows
-            .zip(fixed(painted, 2))
-            .map(|(rows, of)| rows / of.max(1));
+        let factor = rows.zip(fixed(given, 2)).map(|(rows, of)| rows / of.max(1));
         let dims = time.dims.as_deref()?.iter();
         let time_shape = dims.map(|dim| match dim {
             Dim::Fixed(size) => *size,
@@ -56,7 +54,7 @@ impl DiffusionShape {
             time: time.dtype,
             states: states.dtype,
             time_shape: time_shape.collect(),
-            painter: painted.dtype,
+            painter: given.dtype,
         })
     }
 }

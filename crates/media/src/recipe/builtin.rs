@@ -16,7 +16,7 @@ use super::{
     ParameterKind, Recipe, RecipeError,
 };
 use crate::answer::TypedAnswerKind;
-use crate::diffusion::SchedulerFile;
+use crate::diffusion::{DiffusionShape, SchedulerFile};
 use crate::files;
 use crate::kind::MediaKind;
 use crate::labels::Labels;
@@ -254,13 +254,22 @@ impl ModelRecipe {
         self.set_beside(file.values, &file.name)
     }
 
-    /// Returns whether a method of a component is the denoiser, and whether it is the painter.
-    pub fn diffusion_parts(&self, component: Option<&str>, signature: &Signature) -> [bool; 2] {
-        let parts = self.recipe.diffusion.as_ref();
-        parts.map_or([false; 2], |parts| {
-            parts
-                .each_ref()
-                .map(|part| part.is_of(component, signature))
+    /// Finds the denoiser and the painter among methods, each given with its component and signature.
+    pub fn diffusion<'m, M: Copy>(
+        &self,
+        methods: &[(M, Option<&'m str>, &'m Signature)],
+    ) -> Option<(M, M, DiffusionShape)> {
+        let [denoise, paint] = self.recipe.diffusion.as_ref()?;
+        let is_of = |part: &Match, component: Option<&str>, signature: &Signature| {
+            part.fits(component, signature, &mut Symbols::new())
+        };
+        let mut denoisers = methods.iter().filter(|it| is_of(denoise, it.1, it.2));
+        denoisers.find_map(|(denoiser, _, predicts)| {
+            let mut painters = methods.iter().filter(|it| is_of(paint, it.1, it.2));
+            painters.find_map(|(painter, _, paints)| {
+                let shape = DiffusionShape::of(predicts, paints)?;
+                Some((*denoiser, *painter, shape))
+            })
         })
     }
 

@@ -69,21 +69,15 @@ impl RecipeChoice {
 impl RecipeChoice {
     /// Finds the denoiser and the painter, and takes the values of the scheduler's file.
     fn set_diffusion(&mut self, methods: &[Selection]) -> Result<(), String> {
-        let recipe = &self.recipe;
-        let parts = |place: usize| {
-            let methods = methods.iter();
-            methods.filter(move |it| recipe.diffusion_parts(component(it), &it.signature)[place])
-        };
-        let pairs = parts(0).flat_map(|denoiser| parts(1).map(move |painter| (denoiser, painter)));
-        let mut found = pairs.filter_map(|(denoiser, painter)| {
-            let shape = DiffusionShape::of(&denoiser.signature, &painter.signature)?;
-            Some(Box::new(DiffusionModels {
+        let methods = methods.iter().map(|it| (it, component(it), &it.signature));
+        let found = self.recipe.diffusion(&methods.collect::<Vec<_>>());
+        self.diffusion = found.map(|(denoiser, painter, shape)| {
+            Box::new(DiffusionModels {
                 denoiser: denoiser.clone(),
                 painter: painter.clone(),
                 shape,
-            }))
+            })
         });
-        self.diffusion = found.next();
         let scheduler = selection::component_file(&self.selection, SCHEDULER_COMPONENT);
         let scheduler = scheduler.map_err(|error| error.to_string())?;
         let model = &self.selection.model;

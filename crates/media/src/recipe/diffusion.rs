@@ -1,17 +1,7 @@
 //! Pictures of texts: the denoiser and the painter that a recipe needs beside its encoder, and their settings.
 
-use pkgtool_engine::tensor::Signature;
-
-use super::{FittedRecipe, Match};
+use super::FittedRecipe;
 use crate::diffusion::{DiffusionOptions, DiffusionRun, DiffusionShape, PromptTokens};
-use crate::operators::Symbols;
-
-impl Match {
-    /// Returns whether a method of a component is the denoiser or painter that the pattern describes.
-    pub(super) fn is_of(&self, component: Option<&str>, signature: &Signature) -> bool {
-        self.fits(component, signature, &mut Symbols::new())
-    }
-}
 
 impl FittedRecipe {
     /// Starts a picture for a negative text and a text.

@@ -72,7 +72,7 @@ fn values(file: &Map<String, Json>) -> Result<Vec<(&'static str, Json)>, String>
     let mut values = Vec::new();
     if flag("do_resize", true)? {
         let part = if flag("do_center_crop", false)? {
-            crop_part(file, number("crop_pct")?)
+            Some(crop_part(file, number("crop_pct")?))
         } else {
             number("crop_pct")?.filter(|part| *part < 1.0)
         };
@@ -120,7 +120,7 @@ fn values(file: &Map<String, Json>) -> Result<Vec<(&'static str, Json)>, String>
 }
 
 /// Returns the part of the shorter side that a crop keeps.
-fn crop_part(file: &Map<String, Json>, percent: Option<f64>) -> Option<f64> {
+fn crop_part(file: &Map<String, Json>, percent: Option<f64>) -> f64 {
     let side = |value: &Json, keys: &[&str]| {
         let inner = keys.iter().find_map(|key| value.get(key)?.as_f64());
         inner.or_else(|| value.as_f64()).filter(|side| *side > 0.0)
@@ -132,7 +132,7 @@ fn crop_part(file: &Map<String, Json>, percent: Option<f64>) -> Option<f64> {
         .get("crop_size")
         .and_then(|size| side(size, &["height", "shortest_edge"]));
     let part = whole.zip(kept).map(|(whole, kept)| kept / whole);
-    Some(part.or(percent).unwrap_or(1.0))
+    part.or(percent).unwrap_or(1.0)
 }
 
 #[cfg(test)]

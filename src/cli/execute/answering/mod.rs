@@ -270,14 +270,12 @@ fn tokenizer(selection: &Selection) -> Result<Tokenizer, Failure> {
     let config = selection::config(&variant.config);
     let config = config.map_err(|error| Failure::Other(error.to_string()))?;
     let other = |error: pkgtool_text::tokenizer::TokenizerError| Failure::Other(error.to_string());
-    let files = match TokenizerFiles::of(&variant.config, &config).map_err(other)? {
-        Some(files) => Some(files),
-        None => {
-            let file = selection::component_file(selection, TOKENIZER_COMPONENT);
-            let file = file.map_err(|error| Failure::Other(error.to_string()))?;
-            file.map(TokenizerFiles::beside)
-        }
-    };
+    let mut files = TokenizerFiles::of(&variant.config, &config).map_err(other)?;
+    if files.is_none() {
+        let file = selection::component_file(selection, TOKENIZER_COMPONENT);
+        let file = file.map_err(|error| Failure::Other(error.to_string()))?;
+        files = file.map(TokenizerFiles::beside);
+    }
     Tokenizer::of(&files.ok_or_else(missing)?).map_err(other)
 }
 

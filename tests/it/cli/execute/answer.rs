@@ -3,6 +3,7 @@
 use std::fs;
 
 use image::{Rgb, RgbImage};
+use serde_json::json;
 
 use crate::support::run::{Ran, pkgtool};
 use tempfile::TempDir;

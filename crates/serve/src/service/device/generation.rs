@@ -88,22 +88,13 @@ impl Device {
         entry: &MethodEntry,
         recipe: &ModelRecipe,
     ) -> Option<(&MethodEntry, &MethodEntry, DiffusionShape)> {
-        let parts = |place: usize| {
-            let others = self.variants.entries.iter();
-            let others = others.filter(|other| other.variant == entry.variant);
-            others.filter_map(move |other| {
-                let signature = &other.model.as_ref().ok()?.signature;
-                let is_part = recipe.diffusion_parts(other.component.as_deref(), signature)[place];
-                is_part.then_some((other, signature))
-            })
-        };
-        let pairs = parts(0).flat_map(|denoiser| parts(1).map(move |painter| (denoiser, painter)));
-        pairs
-            .filter_map(|(denoiser, painter)| {
-                let fitted = DiffusionShape::of(denoiser.1, painter.1)?;
-                Some((denoiser.0, painter.0, fitted))
-            })
-            .next()
+        let others = self.variants.entries.iter();
+        let others = others.filter(|other| other.variant == entry.variant);
+        let others = others.filter_map(|other| {
+            let signature = &other.model.as_ref().ok()?.signature;
+            Some((other, other.component.as_deref(), signature))
+        });
+        recipe.diffusion(&others.collect::<Vec<_>>())
     }
 }
 
