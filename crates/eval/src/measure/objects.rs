@@ -3,7 +3,7 @@
 //! Every step follows the published evaluation of COCO: how objects are matched, which are ignored, and at which recalls
 //! the precision is read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use pkgtool_media::answer::BoxAnswer;
 use serde::{Deserialize, Serialize};
@@ -162,33 +162,36 @@ fn scenes<'r>(
         _ => None,
     });
     let pictures: Vec<(&'r Vec<TrueObject>, &'r Vec<FoundObject>)> = pictures.collect();
-    let mut classes: BTreeMap<&'r str, Vec<Scene<'r>>> = BTreeMap::new();
-    for (objects, _) in &pictures {
-        for object in *objects {
-            classes.entry(&object.class).or_default();
+    let truths = pictures.iter().flat_map(|(objects, _)| *objects);
+    let mut classes: BTreeMap<&'r str, Vec<Scene<'r>>> = truths
+        .map(|object| (object.class.as_str(), Vec::new()))
+        .collect();
+    let names: Vec<&'r str> = classes.keys().copied().collect();
+    let mut known: HashMap<&'r str, Option<&'r str>> = HashMap::new();
+    let mut class_of = |label: &'r str| {
+        let find = || names.iter().copied().find(|class| is_same(label, class));
+        *known.entry(label).or_insert_with(find)
+    };
+    let has_shape = |pixels: &Option<PixelRuns>| shape == Shape::Boxes || pixels.is_some();
+    for (objects, found) in pictures {
+        let mut of_class: BTreeMap<&'r str, (Vec<&'r TrueObject>, Vec<&'r FoundObject>)> =
+            BTreeMap::new();
+        for object in objects.iter().filter(|it| has_shape(&it.pixels)) {
+            of_class.entry(&object.class).or_default().0.push(object);
         }
-    }
-    for (class, scenes) in &mut classes {
-        for (objects, found) in &pictures {
-            let has_shape = |pixels: &Option<PixelRuns>| shape == Shape::Boxes || pixels.is_some();
-            let truths = objects
-                .iter()
-                .filter(|it| it.class == *class && has_shape(&it.pixels));
-            let truths: Vec<&TrueObject> = truths.collect();
-            let found = found
-                .iter()
-                .filter(|it| is_same(&it.class, class) && has_shape(&it.pixels));
-            let mut found: Vec<&FoundObject> = found.collect();
-            if truths.is_empty() && found.is_empty() {
-                continue;
+        for object in found.iter().filter(|it| has_shape(&it.pixels)) {
+            if let Some(class) = class_of(&object.class) {
+                of_class.entry(class).or_default().1.push(object);
             }
+        }
+        for (class, (truths, mut found)) in of_class {
             found.sort_by(|a, b| b.score.total_cmp(&a.score));
             found.truncate(MAX_OBJECTS);
             let overlaps = found.iter().map(|object| {
                 let truths = truths.iter();
                 truths.map(|truth| overlap(object, truth, shape)).collect()
             });
-            scenes.push(Scene {
+            classes.entry(class).or_default().push(Scene {
                 overlaps: overlaps.collect(),
                 truths,
                 found,
