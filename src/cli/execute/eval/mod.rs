@@ -131,11 +131,12 @@ pub(in super::super) fn run(args: &EvalArgs) -> Result<Exit, Failure> {
         return Err(Failure::Other(reasons.join("; ")));
     };
     let report = EvalReport::new(&args.dataset, &dataset, task, rows, &args.limits)?;
+    // A file that cannot be written does not lose the figures.
+    reports::print(&report, args.json)?;
     if let Some(path) = &args.markdown {
         fs::write(path, &*escape(&report.to_markdown()))
             .map_err(|error| Failure::Other(format!("cannot write {}: {error}", path.display())))?;
     }
-    reports::print(&report, args.json)?;
     Ok(if report.has_evaluated() {
         if report.is_clean() {
             Exit::Clean
