@@ -237,12 +237,27 @@ fn interrupted_evaluations_continue() {
             (&json!(4), &json!(continued))
         );
     }
-    // Results of another engine are others.
-    let other = ["--json", "--results", &kept];
-    let other = eval(Path::new(KINDRED), &table, &other)
-        .expect_code(0)
-        .json();
-    assert_eq!(other["variants"][0]["continued"], 0);
+    // Results of another engine are others, and so are those of another text.
+    let other = ["--json", "--engine", "tract,auto", "--results", &kept];
+    let run = || {
+        eval(Path::new(KINDRED), &table, &other)
+            .expect_code(0)
+            .json()
+    };
+    let continued = |report: &Value| {
+        let variants = report["variants"].as_array().expect("a list").iter();
+        variants
+            .map(|it| it["continued"].clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(continued(&run()), [4, 0]);
+    let text = fs::read_to_string(&table).expect("the table");
+    fs::write(
+        &table,
+        text.replace("my dog", "my horse").replace("3.5", "4"),
+    )
+    .expect("written");
+    assert_eq!(continued(&run()), [3, 3]);
 }
 
 #[test]

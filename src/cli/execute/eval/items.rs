@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::EvalArgs;
 use super::model::EvalModel;
 use super::report::{EvalRow, ItemFault};
-use super::store::{ItemResult, ResultFile};
+use super::store::{self, ItemResult, ResultFile};
 use crate::cli::exit::Failure;
 use pkgtool_engine::runtime::statistics::Times;
 use pkgtool_eval::{EvalDataset, ItemTruth, Outcome, figures};
@@ -22,16 +22,18 @@ pub(super) fn evaluate(
     model: &mut EvalModel<'_>,
     dataset: &EvalDataset,
 ) -> Result<EvalRow, Failure> {
-    let engine = args.sides.engines().flatten().next();
     let opened = args.results.as_ref();
-    let opened = opened.map(|directory| ResultFile::open(directory, model, engine));
+    let opened = opened.map(|directory| ResultFile::open(directory, model, args.target.rounding));
     let (mut store, mut known) = opened.transpose()?.unzip();
     let bar = progress_bar(&model.label(), dataset.items.len());
     let mut results: Vec<(&ItemTruth, ItemResult)> = Vec::new();
     let (mut faults, mut continued) = (Vec::new(), 0);
     for item in &dataset.items {
+        let state = store
+            .as_ref()
+            .map_or_else(String::new, |_| store::state(item));
         let kept = known.as_mut().and_then(|known| known.remove(&item.name));
-        if let Some(result) = kept {
+        if let Some(result) = kept.filter(|result| result.state == state) {
             continued += 1;
             results.push((&item.truth, result));
         } else {
@@ -39,6 +41,7 @@ pub(super) fn evaluate(
                 Ok((outcome, time)) => {
                     let result = ItemResult {
                         item: item.name.clone(),
+                        state,
                         outcome,
                         milliseconds: time.as_secs_f64() * 1000.0,
                     };
@@ -67,9 +70,10 @@ pub(super) fn evaluate(
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }
-    let times = results.iter();
-    let times =
-        times.map(|(_, result)| Duration::from_secs_f64(result.milliseconds.max(0.0) / 1000.0));
+    let times = results.iter().map(|(_, result)| {
+        // The file may have any number.
+        Duration::try_from_secs_f64(result.milliseconds / 1000.0).unwrap_or_default()
+    });
     let times = Times::of(times);
     let pairs: Vec<(&ItemTruth, &Outcome)> = results
         .iter()

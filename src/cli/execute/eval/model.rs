@@ -20,6 +20,8 @@ use pkgtool_text::embedding::{self, EmbeddingInput, EmbeddingOptions, cosine};
 pub(super) struct EvalModel<'a> {
     /// What is measured.
     pub(super) task: EvalTask,
+    /// The engine that the user named.
+    pub(super) engine: Option<&'a str>,
     kind: ModelKind<'a>,
 }
 
@@ -34,6 +36,7 @@ impl<'a> EvalModel<'a> {
         let embeds = || {
             Ok(Self {
                 task: EvalTask::Similarity,
+                engine: which.engine,
                 kind: ModelKind::Embeds(Box::new(EmbeddingModel::new(
                     &args.path,
                     &args.target,
@@ -77,6 +80,7 @@ impl<'a> EvalModel<'a> {
         model.set(&args.set)?;
         Ok(Self {
             task,
+            engine: which.engine,
             kind: ModelKind::Answers(Box::new(model)),
         })
     }
