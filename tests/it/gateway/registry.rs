@@ -72,7 +72,7 @@ fn check_model(model: &Value, provider: &str) {
                 let least = variable["min"].as_f64().unwrap_or(f64::NEG_INFINITY);
                 default.as_f64().is_some_and(|default| default >= least)
             }
-            "string" => default.is_null(),
+            "string" => default.is_null() || default.is_string(),
             "integer" => default.is_null() || default.as_u64() >= variable["min"].as_u64(),
             other => panic!("{other}"),
         };

@@ -32,7 +32,11 @@ impl DiffusionShape {
         };
         let (given, picture) = (painter.inputs.first()?, painter.outputs.first()?);
         let batch = fixed(latents, 4).unwrap_or(1);
-        let channels = fixed(latents, 3).or_else(|| fixed(given, 3)).unwrap_or(4);
+        let channels = match [latents, given].map(|spec| fixed(spec, 3)) {
+            // The encoder of the autoencoder takes pictures.
+            [Some(predicted), Some(painted)] if predicted != painted => return None,
+            [predicted, painted] => predicted.or(painted).unwrap_or(4),
+        };
         let sides = [2, 1].map(|place| fixed(latents, place).or_else(|| fixed(given, place)));
         let rows = match [3, 1].map(|place| fixed(picture, place)) {
             [Some(3), _] => fixed(picture, 2),
@@ -65,5 +69,91 @@ fn fixed(spec: &TensorSpec, place: usize) -> Option<usize> {
     match dims.get(dims.len().checked_sub(place)?)? {
         Dim::Fixed(size) => usize::try_from(*size).ok(),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn signature(inputs: &[&[u64]], output: &[u64]) -> Signature {
+        let spec = |dims: &&[u64]| TensorSpec {
+            name: "x".to_owned(),
+            dtype: DType::Float32,
+            dims: Some(dims.iter().map(|size| open_or_fixed(*size)).collect()),
+            fixed: None,
+        };
+        Signature {
+            method: "forward".to_owned(),
+            inputs: inputs.iter().map(spec).collect(),
+            outputs: vec![spec(&output)],
+        }
+    }
+
+    /// Returns a size; 0 is an open one.
+    fn open_or_fixed(size: u64) -> Dim {
+        if size == 0 {
+            return Dim::Dynamic {
+                bound: None,
+                name: None,
+                allowed: None,
+            };
+        }
+        Dim::Fixed(size)
+    }
+
+    #[test]
+    fn published_models_are_understood() {
+        // Sizes of the denoiser's inputs, of the painter's input and output, and what they mean: texts at once, sides, factor.
+        type Case<'c> = (
+            &'c [&'c [u64]],
+            &'c [u64],
+            &'c [u64],
+            Option<(usize, [Option<usize>; 2], Option<usize>)>,
+        );
+        let cases: [Case<'_>; 6] = [
+            (
+                &[&[2, 4, 32, 32], &[1], &[2, 77, 768]],
+                &[1, 4, 32, 32],
+                &[256, 256, 3],
+                Some((2, [Some(32); 2], Some(8))),
+            ),
+            (
+                &[&[1, 4, 8, 8], &[1, 1], &[1, 8, 16]],
+                &[1, 4, 8, 8],
+                &[1, 3, 32, 32],
+                Some((1, [Some(8); 2], Some(4))),
+            ),
+            (
+                &[&[0, 4, 0, 0], &[0], &[0, 0, 768]],
+                &[0, 4, 0, 0],
+                &[0, 3, 0, 0],
+                Some((1, [None; 2], None)),
+            ),
+            (
+                &[&[0, 4, 0, 0], &[0], &[0, 0, 768]],
+                &[0, 3, 0, 0],
+                &[0, 4, 0, 0],
+                None,
+            ),
+            (
+                &[&[3, 4, 8, 8], &[1], &[3, 8, 16]],
+                &[1, 4, 8, 8],
+                &[1, 3, 32, 32],
+                None,
+            ),
+            (
+                &[&[1, 4, 8, 8], &[1], &[1, 8, 16]],
+                &[1, 4, 8, 8],
+                &[1, 1, 32, 32],
+                None,
+            ),
+        ];
+        for (denoiser, given, picture, expected) in cases {
+            let shape =
+                DiffusionShape::of(&signature(denoiser, &[1]), &signature(&[given], picture));
+            let found = shape.map(|it| (it.batch, it.sides, it.factor));
+            assert_eq!(found, expected, "{denoiser:?} {given:?} {picture:?}");
+        }
     }
 }

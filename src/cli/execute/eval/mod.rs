@@ -88,12 +88,15 @@ Exit codes:
 
 /// A variant and engine to evaluate.
 struct EvalSide {
+    /// Its config, or what the user named.
+    path: PathBuf,
     backend: Option<Backend>,
     precision: Option<String>,
     engine: Option<String>,
 }
 
 impl EvalSide {
+    /// Returns the choice of the variant and engine.
     fn which(&self) -> VariantChoice<'_> {
         VariantChoice {
             precision: self.precision.as_deref(),
@@ -108,7 +111,7 @@ pub(in super::super) fn run(args: &EvalArgs) -> Result<Exit, Failure> {
     let mut rows: Vec<EvalRow> = Vec::new();
     let mut dataset = None;
     for side in sides(args)? {
-        let opened = EvalModel::new(args, side.which());
+        let opened = EvalModel::new(args, &side);
         let row = opened.and_then(|mut model| {
             let dataset = match &mut dataset {
                 Some((dataset, task)) if *task == model.task => dataset,
@@ -160,7 +163,7 @@ fn open(args: &EvalArgs, model: &EvalModel<'_>) -> Result<EvalDataset, Failure> 
 
 /// Returns the variants and engines that the arguments select.
 fn sides(args: &EvalArgs) -> Result<Vec<EvalSide>, Failure> {
-    let variants: Vec<(Option<Backend>, Option<String>)> = if args.all {
+    let variants: Vec<(PathBuf, Option<Backend>, Option<String>)> = if args.all {
         let wanted = VariantFilter {
             backends: args.sides.backends().to_vec(),
             precisions: args.sides.precisions().to_vec(),
@@ -168,16 +171,19 @@ fn sides(args: &EvalArgs) -> Result<Vec<EvalSide>, Failure> {
         };
         let variants = every::variants(&args.path, &wanted);
         let variants = variants.map_err(|error| selection_failure(&error))?;
-        let of_file = args.path.is_file();
         let variants = variants.into_iter();
         variants
-            .map(|it| (it.backend.filter(|_| !of_file), it.precision))
+            .map(|it| (it.config, it.backend, it.precision))
             .collect()
     } else {
-        args.sides.variants()
+        let variants = args.sides.variants().into_iter();
+        variants
+            .map(|(backend, precision)| (args.path.clone(), backend, precision))
+            .collect()
     };
-    let sides = variants.iter().flat_map(|(backend, precision)| {
+    let sides = variants.iter().flat_map(|(path, backend, precision)| {
         args.sides.engines().map(|engine| EvalSide {
+            path: path.clone(),
             backend: *backend,
             precision: precision.clone(),
             engine: engine.map(str::to_owned),

@@ -6,8 +6,7 @@ use std::time::Duration;
 use super::super::answering::{AnsweringModel, GivenMedia, RecipeWish};
 use super::super::embedding::EmbeddingModel;
 use super::super::sides;
-use super::super::target_args::VariantChoice;
-use super::EvalArgs;
+use super::{EvalArgs, EvalSide};
 use crate::cli::exit::Failure;
 use pkgtool_engine::runtime::selection::Selection;
 use pkgtool_engine::runtime::target::Started;
@@ -32,13 +31,14 @@ enum ModelKind<'a> {
 
 impl<'a> EvalModel<'a> {
     /// Selects the model. It starts with its first item.
-    pub(super) fn new(args: &'a EvalArgs, which: VariantChoice<'a>) -> Result<Self, Failure> {
+    pub(super) fn new(args: &'a EvalArgs, side: &'a EvalSide) -> Result<Self, Failure> {
+        let which = side.which();
         let embeds = || {
             Ok(Self {
                 task: EvalTask::Similarity,
                 engine: which.engine,
                 kind: ModelKind::Embeds(Box::new(EmbeddingModel::new(
-                    &args.path,
+                    &side.path,
                     &args.target,
                     which,
                 )?)),
@@ -51,7 +51,7 @@ impl<'a> EvalModel<'a> {
             capability: args.capability.as_deref(),
             settings: &[],
         };
-        let answering = AnsweringModel::new(&args.path, &args.target, which, wish);
+        let answering = AnsweringModel::new(&side.path, &args.target, which, wish);
         let mut model = match answering {
             Ok(model) => model,
             // A package that only embeds texts has no recipe.
