@@ -34,8 +34,8 @@ impl DiffusionShape {
         let batch = fixed(latents, 4).unwrap_or(1);
         let channels = match [latents, given].map(|spec| fixed(spec, 3)) {
             // The encoder of the autoencoder takes pictures.
-            [Some(predicted), Some(painted)] if predicted != painted => return None,
-            [predicted, painted] => predicted.or(painted).unwrap_or(4),
+            [Some(predicted), Some(taken)] if predicted != taken => return None,
+            [predicted, taken] => predicted.or(taken).unwrap_or(4),
         };
         let sides = [2, 1].map(|place| fixed(latents, place).or_else(|| fixed(given, place)));
         let rows = match [3, 1].map(|place| fixed(picture, place)) {
