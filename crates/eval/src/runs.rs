@@ -120,7 +120,7 @@ impl PixelRuns {
             changes.push(whole(column) * height + whole(row));
         }
         changes.sort_unstable();
-        // Two changes at one place are none.
+        // Two changes at one place cancel each other.
         let mut kept: Vec<u32> = Vec::with_capacity(changes.len());
         for change in changes {
             if kept.last() == Some(&change) {

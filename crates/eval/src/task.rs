@@ -4,7 +4,7 @@ use pkgtool_media::answer::TypedAnswerKind;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
-/// What is measured.
+/// The kind of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EvalTask {

@@ -303,10 +303,18 @@ pub fn component_file(selection: &Selection, component: &str) -> Selected<Option
     let config = config(path)?;
     let mut variants = config.variants.iter();
     let variant = variants.find(|variant| variant.path == selected.path);
-    let file = variant.and_then(|variant| {
-        let mut files = variant.files.iter();
-        files.find(|file| file.component.as_deref() == Some(component))
-    });
+    let file = variant.map(|variant| variant_component_file(path, variant, component));
+    Ok(file.transpose()?.flatten())
+}
+
+/// Returns the file of a component of a variant in the config at `path`; `None` if the variant has none.
+pub fn variant_component_file(
+    path: &Path,
+    variant: &Variant,
+    component: &str,
+) -> Selected<Option<PathBuf>> {
+    let mut files = variant.files.iter();
+    let file = files.find(|file| file.component.as_deref() == Some(component));
     file.map(|file| resolved(path, file)).transpose()
 }
 

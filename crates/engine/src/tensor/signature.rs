@@ -1,8 +1,8 @@
 //! The signature of a method for a run: names, dtypes and dimensions of its inputs and outputs.
 //!
-//! It comes from the model file; a config adds names that the file lacks, and decides sizes that it leaves open. Numbers that a program
-//! takes besides tensors count as tensors without dimensions. Invariant: every value is a tensor of
-//! a supported dtype.
+//! It comes from the model file; a config adds names that the file lacks, and decides sizes that it leaves open. Numbers
+//! that a program takes besides tensors count as tensors without dimensions. Invariant: every value is a tensor of a
+//! supported dtype.
 
 use std::fmt;
 

@@ -86,7 +86,7 @@ pub struct TrueObject {
 pub struct EvalDatasetError {
     /// The file or directory.
     pub path: PathBuf,
-    /// What is wrong, and what was expected.
+    /// The fault and the expectation.
     pub reason: String,
 }
 

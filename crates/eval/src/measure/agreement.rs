@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pkgtool_media::answer::{BoxAnswer, LabelAnswer, SegmentAnswer, TypedAnswer};
 
-use super::words::{ErrorCount, split, spoken};
+use super::words::{TextErrors, spoken};
 use super::{Figure, pixels, share};
 
 /// Least intersection over union of boxes that stand for one object.
@@ -20,8 +20,7 @@ pub struct AnswerAgreement {
     /// Objects of the reference, of the other model, and of both.
     objects: [u64; 3],
     pixels: BTreeMap<[u64; 2], u64>,
-    words: ErrorCount,
-    letters: ErrorCount,
+    texts: TextErrors,
 }
 
 impl AnswerAgreement {
@@ -55,12 +54,12 @@ impl AnswerAgreement {
                 difference < 0.5
             }
             (TypedAnswer::Transcript(a), TypedAnswer::Transcript(b)) => {
-                self.add_words(&spoken(&a.text), &spoken(&b.text))
+                self.texts.add(&spoken(&a.text), &spoken(&b.text))
             }
-            (TypedAnswer::Text(a), TypedAnswer::Text(b)) => self.add_words(&a.text, &b.text),
+            (TypedAnswer::Text(a), TypedAnswer::Text(b)) => self.texts.add(&a.text, &b.text),
             (TypedAnswer::Lines(a), TypedAnswer::Lines(b)) => {
                 let text = |text: &Option<String>| text.clone().unwrap_or_default();
-                self.add_words(&text(&a.text), &text(&b.text))
+                self.texts.add(&text(&a.text), &text(&b.text))
             }
             (TypedAnswer::Segments(a), TypedAnswer::Segments(b)) => {
                 let shared = shared_time(a, b);
@@ -112,14 +111,6 @@ impl AnswerAgreement {
         counts == [both; 3]
     }
 
-    fn add_words(&mut self, a: &str, b: &str) -> bool {
-        let (a, b) = (split(a), split(b));
-        self.words.add(&a, &b);
-        let letters = |words: &[&str]| words.join(" ").chars().collect::<Vec<_>>();
-        self.letters.add(&letters(&a), &letters(&b));
-        a == b
-    }
-
     /// Returns the figures of all files so far, the most telling one first. `reference` is one of its answers.
     pub fn figures(&self, reference: &TypedAnswer) -> Vec<Figure> {
         let mean = |name: &'static str| {
@@ -150,11 +141,9 @@ impl AnswerAgreement {
             TypedAnswer::Vector(_) => vec![Figure::number("cosine", mean("cosine"))],
             TypedAnswer::Picture(_) => vec![Figure::number("levels", mean("levels"))],
             TypedAnswer::Segments(_) => vec![Figure::share("same time", mean("same time"))],
-            TypedAnswer::Transcript(_) | TypedAnswer::Text(_) | TypedAnswer::Lines(_) => vec![
-                Figure::share("WER", self.words.rate()),
-                Figure::share("CER", self.letters.rate()),
-                Figure::share("equal", equal),
-            ],
+            TypedAnswer::Transcript(_) | TypedAnswer::Text(_) | TypedAnswer::Lines(_) => {
+                self.texts.figures().into()
+            }
             TypedAnswer::Speech(_) => Vec::new(),
         }
     }

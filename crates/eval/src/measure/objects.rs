@@ -59,7 +59,7 @@ pub(super) fn of(answer: &BoxAnswer, size: [u32; 2]) -> Result<Vec<FoundObject>,
     Ok(objects.collect())
 }
 
-/// What is compared.
+/// The compared form of objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Boxes,

@@ -5,59 +5,74 @@ use crate::dataset::ItemTruth;
 
 /// Differences, and the length of the truth.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct ErrorCount {
+struct ErrorCount {
     wrong: u64,
     all: u64,
 }
 
 impl ErrorCount {
     /// Adds the difference of two lists.
-    pub(super) fn add<T: PartialEq + Clone>(&mut self, truth: &[T], found: &[T]) {
+    fn add<T: PartialEq + Clone>(&mut self, truth: &[T], found: &[T]) {
         let wrong = strsim::generic_levenshtein(&truth.to_vec(), &found.to_vec());
         self.wrong += wrong as u64;
         self.all += truth.len() as u64;
     }
 
     /// Returns the errors per word or letter of the truth.
-    pub(super) fn rate(self) -> f64 {
+    fn rate(self) -> f64 {
         share(self.wrong, self.all)
+    }
+}
+
+/// Differences of texts: in words, in letters, and as a whole. The width of spaces is no difference.
+#[derive(Debug, Default)]
+pub(super) struct TextErrors {
+    words: ErrorCount,
+    letters: ErrorCount,
+    equal: u64,
+    all: u64,
+}
+
+impl TextErrors {
+    /// Adds a text. Returns whether it equals the truth.
+    pub(super) fn add(&mut self, truth: &str, found: &str) -> bool {
+        let (truth, found) = (split(truth), split(found));
+        let letters = |words: &[&str]| words.join(" ").chars().collect::<Vec<_>>();
+        self.words.add(&truth, &found);
+        self.letters.add(&letters(&truth), &letters(&found));
+        let is_equal = truth == found;
+        self.equal += u64::from(is_equal);
+        self.all += 1;
+        is_equal
+    }
+
+    /// Returns the error rates of words and letters, and the share of equal texts.
+    pub(super) fn figures(&self) -> [Figure; 3] {
+        [
+            Figure::share("WER", self.words.rate()),
+            Figure::share("CER", self.letters.rate()),
+            Figure::share("equal", share(self.equal, self.all)),
+        ]
     }
 }
 
 /// Returns word and character error rates of speech: without case, punctuation and the width of spaces.
 pub(super) fn of_speech(results: &[(&ItemTruth, &Outcome)]) -> Vec<Figure> {
-    let (mut words, mut letters) = (ErrorCount::default(), ErrorCount::default());
-    let (mut equal, mut all) = (0, 0);
+    let mut errors = TextErrors::default();
     for (truth, found) in texts(results) {
-        let (truth, found) = (spoken(truth), spoken(found));
-        let count = |text: &str| text.chars().collect::<Vec<_>>();
-        words.add(&split(&truth), &split(&found));
-        letters.add(&count(&truth), &count(&found));
-        equal += u64::from(truth == found);
-        all += 1;
+        errors.add(&spoken(truth), &spoken(found));
     }
-    vec![
-        Figure::share("WER", words.rate()),
-        Figure::share("CER", letters.rate()),
-        Figure::share("equal", share(equal, all)),
-    ]
+    errors.figures().into()
 }
 
 /// Returns the character error rate of texts in pictures, as they are but for the width of spaces.
 pub(super) fn of_pictures(results: &[(&ItemTruth, &Outcome)]) -> Vec<Figure> {
-    let mut letters = ErrorCount::default();
-    let (mut equal, mut all) = (0, 0);
+    let mut errors = TextErrors::default();
     for (truth, found) in texts(results) {
-        let (truth, found) = (split(truth).join(" "), split(found).join(" "));
-        let count = |text: &str| text.chars().collect::<Vec<_>>();
-        letters.add(&count(&truth), &count(&found));
-        equal += u64::from(truth == found);
-        all += 1;
+        errors.add(truth, found);
     }
-    vec![
-        Figure::share("CER", letters.rate()),
-        Figure::share("equal", share(equal, all)),
-    ]
+    let [_, letters, equal] = errors.figures();
+    vec![letters, equal]
 }
 
 fn texts<'r>(results: &[(&'r ItemTruth, &'r Outcome)]) -> impl Iterator<Item = (&'r str, &'r str)> {
@@ -82,7 +97,7 @@ pub(super) fn spoken(text: &str) -> String {
     split(&text).join(" ")
 }
 
-pub(super) fn split(text: &str) -> Vec<&str> {
+fn split(text: &str) -> Vec<&str> {
     text.split_whitespace().collect()
 }
 

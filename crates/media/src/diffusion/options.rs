@@ -3,7 +3,7 @@
 /// Rules by which a step follows from the denoiser's output.
 pub(crate) const SAMPLERS: &[&str] = &["pndm", "ddim", "euler"];
 
-/// What the denoiser predicts.
+/// Predictions of the denoiser.
 pub(crate) const PREDICTIONS: &[&str] = &["epsilon", "v_prediction", "sample"];
 
 /// How the noise grows over the steps of the training.
@@ -24,7 +24,7 @@ pub struct DiffusionOptions {
     pub steps: usize,
     /// Seed of the noise.
     pub seed: u64,
-    /// What the picture should not show.
+    /// The negative text: content that the picture should lack.
     pub negative: String,
     /// Width and height of the picture, 0 for the model's.
     pub size: [usize; 2],

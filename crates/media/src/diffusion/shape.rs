@@ -1,9 +1,9 @@
-//! What the signatures of a denoiser and a painter say.
+//! Sizes and dtypes in the signatures of a denoiser and a painter.
 
 use pkgtool_engine::tensor::{DType, Signature, TensorSpec};
 use pkgtool_model::Dim;
 
-/// What is known of a denoiser and a painter.
+/// Sizes and dtypes of a denoiser and a painter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiffusionShape {
     /// Number of texts that the denoiser takes at once: 1 or 2.

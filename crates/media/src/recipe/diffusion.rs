@@ -15,9 +15,18 @@ impl FittedRecipe {
         DiffusionRun::new(self.diffusion_options()?, shape, prompts)
     }
 
-    /// Returns the number of tokens that the encoder takes.
-    pub fn prompt_length(&self) -> Result<usize, String> {
-        self.preparation.prompt_length()
+    /// Returns the tokens of the recipe's negative text and of a text. `encode` converts a text to at most this many
+    /// tokens; `padding` is the tokenizer's.
+    pub fn prompts(
+        &self,
+        text: &str,
+        padding: Option<u32>,
+        encode: impl Fn(&str, usize) -> Result<Vec<u32>, String>,
+    ) -> Result<[PromptTokens; 2], String> {
+        let negative = self.diffusion_options()?.negative;
+        let most = self.preparation.prompt_length()?;
+        let encoded = [encode(&negative, most)?, encode(text, most)?];
+        Ok(PromptTokens::pair(encoded, padding))
     }
 
     /// Returns the settings of diffusion.

@@ -247,6 +247,16 @@ impl Tokenizer {
         self.encode_all(texts, SpecialTokens::Added, bound)
     }
 
+    /// Encodes a text with special tokens, and truncates it to `most` tokens.
+    pub fn encode_truncated(&self, text: &str, most: usize) -> Result<Vec<u32>, TokenizerError> {
+        let limit = TokenLimit {
+            tokens: most,
+            overlong: OverlongPolicy::Truncated,
+        };
+        let mut rows = self.encode_batch(&[text], Some(limit))?;
+        Ok(rows.pop().unwrap_or_default().ids)
+    }
+
     /// Encodes several texts, in this process or in a worker process.
     fn encode_all(
         &self,

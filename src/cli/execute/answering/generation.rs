@@ -9,9 +9,7 @@ use crate::cli::exit::Failure;
 use pkgtool_engine::RunStart;
 use pkgtool_engine::tensor::Tensor;
 use pkgtool_media::answer::TypedAnswer;
-use pkgtool_media::diffusion::{DiffusionModel, DiffusionRun, PromptTokens};
-use pkgtool_media::recipe::FittedRecipe;
-use pkgtool_text::tokenizer::{OverlongPolicy, TokenLimit, Tokenizer};
+use pkgtool_media::diffusion::{DiffusionModel, DiffusionRun};
 
 /// Starts the picture of a text.
 fn prepared(
@@ -39,29 +37,14 @@ fn prepared(
         Some(tokenizer) => tokenizer,
         None => known.insert(tokenizer(selection)?),
     };
-    let [negative, text] = tokens(recipe, tokenizer, text).map_err(other)?;
+    let encode = |text: &str, most: usize| {
+        let ids = tokenizer.encode_truncated(text, most);
+        ids.map_err(|error| error.to_string())
+    };
+    let tokens = recipe.prompts(text, tokenizer.padding().id, encode);
+    let [negative, text] = tokens.map_err(other)?;
     let run = recipe.diffusion_run(models.shape.clone(), [&negative, &text]);
     run.map_err(other)
-}
-
-/// Returns the tokens of the negative text and of the text.
-fn tokens(
-    recipe: &FittedRecipe,
-    tokenizer: &Tokenizer,
-    text: &str,
-) -> Result<[PromptTokens; 2], String> {
-    let options = recipe.diffusion_options()?;
-    let limit = TokenLimit {
-        tokens: recipe.prompt_length()?,
-        overlong: OverlongPolicy::Truncated,
-    };
-    let one = |text: &str| {
-        let encoded = tokenizer.encode_batch(&[text], Some(limit));
-        let mut encoded = encoded.map_err(|error| error.to_string())?;
-        Ok::<_, String>(encoded.pop().unwrap_or_default().ids)
-    };
-    let texts = [one(&options.negative)?, one(text)?];
-    Ok(PromptTokens::pair(texts, tokenizer.padding().id))
 }
 
 /// Returns the encoder's inputs.

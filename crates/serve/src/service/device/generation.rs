@@ -15,9 +15,8 @@ use super::{Device, runnable};
 use crate::account::AccountId;
 use pkgtool_engine::runtime::parsers::ParserClient;
 use pkgtool_media::answer::{TypedAnswer, TypedAnswerKind};
-use pkgtool_media::diffusion::{DiffusionModel, DiffusionRun, DiffusionShape, PromptTokens};
-use pkgtool_media::recipe::{FittedRecipe, ModelRecipe};
-use pkgtool_text::tokenizer::{OverlongPolicy, TokenLimit, Tokenizer};
+use pkgtool_media::diffusion::{DiffusionModel, DiffusionRun, DiffusionShape};
+use pkgtool_media::recipe::ModelRecipe;
 
 /// A picture that has not begun, with the models that make it.
 #[derive(Debug)]
@@ -64,11 +63,13 @@ impl Device {
         })?;
         let chosen = Arc::clone(&recipe);
         let encode = move |client: &ParserClient| {
-            tokens(
-                &chosen.fitted,
-                &tokenizer.on_behalf(client.new_request()),
-                &text,
-            )
+            let tokenizer = tokenizer.on_behalf(client.new_request());
+            let encode = |text: &str, most: usize| {
+                let ids = tokenizer.encode_truncated(text, most);
+                ids.map_err(|error| error.to_string())
+            };
+            let padding = tokenizer.padding().id;
+            chosen.fitted.prompts(&text, padding, encode)
         };
         let tokens = with_parsers(client.new_request(), encode).await?;
         let [negative, text] = tokens.map_err(refused)?;
@@ -96,26 +97,6 @@ impl Device {
         });
         recipe.diffusion(&others.collect::<Vec<_>>())
     }
-}
-
-/// Returns the tokens of the negative text and of the text.
-fn tokens(
-    recipe: &FittedRecipe,
-    tokenizer: &Tokenizer,
-    text: &str,
-) -> Result<[PromptTokens; 2], String> {
-    let options = recipe.diffusion_options()?;
-    let limit = TokenLimit {
-        tokens: recipe.prompt_length()?,
-        overlong: OverlongPolicy::Truncated,
-    };
-    let one = |text: &str| {
-        let encoded = tokenizer.encode_batch(&[text], Some(limit));
-        let mut encoded = encoded.map_err(|error| error.to_string())?;
-        Ok::<_, String>(encoded.pop().unwrap_or_default().ids)
-    };
-    let texts = [one(&options.negative)?, one(text)?];
-    Ok(PromptTokens::pair(texts, tokenizer.padding().id))
 }
 
 impl PreparedGeneration {

@@ -179,11 +179,9 @@ impl MethodEntry {
             other => other.to_string(),
         });
         let companion = |name: &str| {
-            let mut files = candidate.variant.files.iter();
-            let has = files.any(|file| file.component.as_deref() == Some(name));
-            let selection = selection.as_ref().ok().filter(|_| has)?;
+            let path = &candidate.package.path;
             // The registry has reported a reference that leads nowhere.
-            selection::component_file(selection, name).ok()?
+            selection::variant_component_file(path, candidate.variant, name).ok()?
         };
         let (scheduler, tokenizer) = (companion(SCHEDULER_COMPONENT), companion(TOKENIZER));
         let format = file.info().format;
