@@ -23,11 +23,13 @@ from torch.export import export
 
 @dataclass
 class Method:
-    """One entry point: a network, inputs to trace it with, and which sizes may vary."""
+    """One entry point: a network, inputs to trace it with, which sizes may vary, and inputs for
+    calibration."""
 
     network: torch.nn.Module
     inputs: tuple
     dynamic: tuple | None = None
+    samples: tuple = ()
 
 
 @dataclass
@@ -116,7 +118,7 @@ def int4_weights(network, group, dynamic_activations):
 
 def calibrated(method, **options):
     """The network with quantized weights, a scale a channel, and int8 activations whose ranges
-    come from seeded noise or, with `is_dynamic`, from the values at run time."""
+    come from samples, from seeded noise or, with `is_dynamic`, from the values at run time."""
     from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
         XNNPACKQuantizer,
         get_symmetric_quantization_config,
@@ -127,8 +129,9 @@ def calibrated(method, **options):
     graph = export(method.network, method.inputs, dynamic_shapes=method.dynamic, strict=False)
     prepared = prepare_pt2e(copy.deepcopy(graph.module()), XNNPACKQuantizer().set_global(config))
     torch.manual_seed(7)
-    for _ in range(4):
-        prepared(*(noise_like(value) for value in method.inputs))
+    noise = (tuple(noise_like(value) for value in method.inputs) for _ in range(4))
+    for inputs in method.samples or noise:
+        prepared(*inputs)
     return convert_pt2e(prepared)
 
 

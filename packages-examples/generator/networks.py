@@ -45,18 +45,31 @@ class Classifier(nn.Module):
 
 
 class Detector(nn.Module):
-    """Single-shot detector: one grid of cells, each with box offsets and class scores."""
+    """Single-shot detector: a grid of cells, each with one box, its score and its class."""
 
-    def __init__(self, classes=4):
+    def __init__(self, size=64, classes=4):
         super().__init__()
-        self.stem = nn.Conv2d(3, 8, 3, 2, 1)
-        self.blocks = nn.Sequential(Separable(8, 16, 2), Separable(16, 16, 2))
-        self.boxes = nn.Conv2d(16, 4, 1)
-        self.scores = nn.Conv2d(16, classes, 1)
+        self.stem = nn.Conv2d(3, 12, 3, 2, 1)
+        self.blocks = nn.Sequential(
+            Separable(12, 24, 2), Separable(24, 32, 2), Separable(32, 32), Separable(32, 32)
+        )
+        self.boxes = nn.Conv2d(32, 4, 1)
+        self.scores = nn.Conv2d(32, classes, 1)
+        self.stride = 8
+        middles = (torch.arange(size // self.stride) + 0.5) * self.stride
+        rows, columns = torch.meshgrid(middles, middles, indexing="ij")
+        self.register_buffer("middles", torch.stack((columns, rows, columns, rows), 2).view(1, -1, 4))
+        self.register_buffer("signs", torch.tensor([-1.0, -1.0, 1.0, 1.0]) * self.stride)
 
     def forward(self, image):
+        sides, scores = self.cells(image)
+        return self.middles + sides * self.signs, scores.amax(2), scores.argmax(2).to(image.dtype)
+
+    def cells(self, image):
+        """How far each side of a cell's box is, in cells, and the cell's scores by class."""
         x = self.blocks(torch.relu(self.stem(image)))
-        return self.boxes(x), torch.sigmoid(self.scores(x))
+        sides = torch.exp(self.boxes(x)).flatten(2).transpose(1, 2)
+        return sides, torch.sigmoid(self.scores(x)).flatten(2).transpose(1, 2)
 
 
 class Segmenter(nn.Module):
@@ -93,17 +106,31 @@ class Stylizer(nn.Module):
 
 
 class VoiceActivity(nn.Module):
-    """Speech probability a frame, from log-mel frames, with convolutions over time."""
+    """Probabilities of silence and of speech for each frame of samples: the loudness of bands, then
+    convolutions over time."""
 
-    def __init__(self, mels=16, width=16):
+    def __init__(self, size=512, bands=16, width=16):
         super().__init__()
-        self.first = nn.Conv1d(mels, width, 3, 1, 1)
-        self.second = nn.Conv1d(width, width, 3, 1, 1)
-        self.out = nn.Conv1d(width, 1, 1)
+        self.cosines, self.sines = (nn.Parameter(it) for it in band_filters(size, bands))
+        self.first = nn.Conv1d(bands, width, 5, 1, 2)
+        self.second = nn.Conv1d(width, width, 5, 1, 4, 2)
+        self.out = nn.Conv1d(width, 2, 1)
 
-    def forward(self, mel):
-        x = torch.relu(self.first(mel))
-        return torch.sigmoid(self.out(torch.relu(self.second(x))))
+    def forward(self, frames):
+        cosine, sine = frames @ self.cosines, frames @ self.sines
+        loudness = torch.log(cosine * cosine + sine * sine + 1e-5) * 0.2
+        x = torch.relu(self.first(loudness.transpose(0, 1).unsqueeze(0)))
+        x = self.out(torch.relu(self.second(x)))
+        return torch.softmax(x, dim=1).transpose(1, 2)
+
+
+def band_filters(size, bands):
+    """Cosines and sines of `bands` pitches from 100 to 6,000 Hz, in a bell each."""
+    time = (torch.arange(size) - size / 2) / 16000
+    pitches = torch.logspace(2, 3.78, bands)
+    bell = torch.exp(-((time[:, None] * pitches / 3) ** 2)) * 2 * pitches**0.5 / size**0.5
+    phase = 6.2832 * time[:, None] * pitches
+    return torch.cos(phase) * bell, torch.sin(phase) * bell
 
 
 class Attention(nn.Module):
@@ -194,30 +221,70 @@ class ImageEncoder(nn.Module):
 
 
 class AudioEncoder(nn.Module):
-    """Log-mel frames to states: a strided convolution, then one transformer block."""
+    """Log-mel frames to words: convolutions give a class to every frame; each run of frames with one
+    word becomes a row of the states, with the word and the time of its end."""
 
-    def __init__(self, mels=16, width=12):
+    def __init__(self, words, mels=80, width=32, most=64):
         super().__init__()
-        self.entry = nn.Conv1d(mels, width, 3, 2, 1)
-        self.block = Block(width, heads=1, inner=16)
+        self.entry = nn.Conv1d(mels, width, 5, 2, 2)
+        self.layers = nn.ModuleList(
+            nn.Conv1d(width, width, 5, 1, 2 * apart, apart) for apart in (1, 3, 6)
+        )
+        self.out = nn.Conv1d(width, words + 1, 1)
+        self.register_buffer("rows", torch.arange(1.0, most + 1)[:, None])
+
+    def frames(self, mel):
+        """Scores of the classes for every second frame; class 0 is no word."""
+        x = torch.relu(self.entry(mel))
+        for layer in self.layers:
+            x = x + torch.relu(layer(x))
+        return self.out(x)
 
     def forward(self, mel):
-        return self.block(torch.relu(self.entry(mel)).transpose(1, 2))
+        scores = self.frames(mel)[0].T
+        best = (scores >= scores.amax(1, keepdim=True)).to(mel.dtype)[:, 1:]
+        before = torch.cat((torch.zeros_like(best[:1]), best[:-1]))
+        starts = torch.relu(best - before)
+        count = starts.sum(1).cumsum(0)
+        row = torch.relu(1 - (count - self.rows).abs())
+        words = row @ starts
+        ticks = torch.arange(len(scores), dtype=mel.dtype)
+        ends = (row * best.sum(1) * ticks).amax(1, keepdim=True)
+        return torch.cat((words, ends), 1)[None]
 
 
 class TextDecoder(nn.Module):
-    """Token ids and encoder states to logits: causal self attention, then cross attention."""
+    """Token ids and the encoder's words to logits: words in turn between the times of a start and an
+    end. `kinds` says for each token whether it is a word, and whether it is a time; words are the
+    first tokens, times the last ones."""
 
-    def __init__(self, vocabulary=64, width=12, longest=12):
+    def __init__(self, kinds, end, silence, first_time):
         super().__init__()
-        self.tokens = nn.Embedding(vocabulary, width)
-        self.block = Block(width, heads=1, inner=16, cross=True)
-        self.head = nn.Linear(width, vocabulary)
-        self.register_buffer("mask", torch.full((longest, longest), -1e4).triu(1))
+        self.register_buffer("kinds", kinds)
+        rest = torch.zeros(3, len(kinds))
+        rest[0, first_time], rest[1, end], rest[2, silence] = 40, 30, 50
+        self.register_buffer("rest", rest)
+        self.others = len(kinds) - int(kinds[:, 0].sum())
+        time = torch.arange(len(kinds)) - float(first_time)
+        self.register_buffer("time", torch.where(time >= 0, time, 9999.0))
 
     def forward(self, tokens, states):
-        length = tokens.shape[1]
-        return self.head(self.block(self.tokens(tokens), states, self.mask[:length, :length]))
+        kinds = self.kinds[tokens[0]]
+        said = kinds[:, :1].cumsum(0)
+        rows = torch.arange(states.shape[1], device=states.device)
+        following = torch.relu(1 - (said - rows).abs()) @ states[0]
+        last = torch.relu(1 - (said - 1 - rows).abs()) @ states[0]
+        words = following[:, :-1]
+        has_more = words.sum(1, keepdim=True)
+        # A time in front: the end of the text is next, unless a word is.
+        is_time = kinds[:, 1:]
+        is_start = (1 - is_time) * (1 - kinds[:, :1])
+        nothing = is_start * (1 - has_more)
+        rest = torch.cat((is_start, is_time * (1 - has_more), nothing), 1) @ self.rest
+        ends = kinds[:, :1] * (1 - has_more)
+        closing = ends * torch.relu(40 - 4 * (self.time - last[:, -1:]).abs())
+        spoken = F.pad(40 * (1 - is_start) * words, (0, self.others))
+        return (rest + closing + spoken)[None]
 
 
 class RMSNorm(nn.Module):
@@ -316,48 +383,55 @@ class PromptEncoder(nn.Module):
         return self.block(self.tokens(input_ids))
 
 
-class SpeechSynthesizer(nn.Module):
-    """Phoneme ids to mel frames, one frame a phoneme, through two transformer layers."""
-
-    def __init__(self, phonemes=64, width=16, mels=16):
-        super().__init__()
-        self.tokens = nn.Embedding(phonemes, width)
-        self.layers = nn.ModuleList(Block(width, heads=2, inner=16) for _ in range(2))
-        self.mel = nn.Linear(width, mels)
-
-    def forward(self, phonemes):
-        x = self.tokens(phonemes)
-        for layer in self.layers:
-            x = layer(x)
-        return self.mel(x)
-
-
 class Denoiser(nn.Module):
-    """One-level UNet on latents: time embedding, text cross attention at the bottom, one skip."""
+    """One-level UNet on latents: the step out of 1000, text cross attention at the bottom, one skip.
+    It predicts the latents without noise."""
 
-    def __init__(self, latent=4, width=12):
+    def __init__(self, latent=4, width=32):
         super().__init__()
         self.entry = nn.Conv2d(latent, width, 3, 1, 1)
-        self.time = nn.Linear(1, width)
+        self.time = nn.Sequential(nn.Linear(1, width), nn.ReLU(), nn.Linear(width, width))
         self.down = nn.Conv2d(width, width, 3, 2, 1)
-        self.cross = Attention(width, heads=1, memory=16)
-        self.out = nn.Conv2d(2 * width, latent, 3, 1, 1)
+        self.places = nn.Parameter(torch.randn(1, 16, width) * 0.1)
+        self.cross = Attention(width, heads=2, memory=16)
+        self.low = nn.Conv2d(width, width, 3, 1, 1)
+        self.both = nn.Conv2d(2 * width, width, 3, 1, 1)
+        self.out = nn.Conv2d(width, latent, 3, 1, 1)
 
     def forward(self, latents, timestep, states):
-        entry = torch.relu(self.entry(latents) + self.time(timestep)[:, :, None, None])
+        entry = torch.relu(self.entry(latents) + self.time(timestep * 0.001)[:, :, None, None])
         low = torch.relu(self.down(entry))
         batch, width, height, breadth = low.shape
-        flat = low.flatten(2).transpose(1, 2)
+        flat = low.flatten(2).transpose(1, 2) + self.places
         flat = flat + self.cross(flat, states)
         low = flat.transpose(1, 2).reshape(batch, width, height, breadth)
+        low = low + torch.relu(self.low(low))
         up = F.interpolate(low, scale_factor=2.0, mode="nearest")
-        return self.out(torch.cat((up, entry), dim=1))
+        return self.out(torch.relu(self.both(torch.cat((up, entry), dim=1))))
+
+
+class LatentEncoder(nn.Module):
+    """Pixels to latents of mean 0 and deviation 1, for training the decoder."""
+
+    def __init__(self, latent=4, width=24):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(3, width, 3, 2, 1),
+            nn.ReLU(),
+            nn.Conv2d(width, width, 3, 2, 1),
+            nn.ReLU(),
+            nn.Conv2d(width, latent, 3, 1, 1),
+            nn.BatchNorm2d(latent, affine=False),
+        )
+
+    def forward(self, image):
+        return self.layers(image)
 
 
 class ImageDecoder(nn.Module):
-    """The decoding half of a variational autoencoder: latents to pixels, four times larger."""
+    """The decoding half of an autoencoder: latents to pixels, four times larger."""
 
-    def __init__(self, latent=4, width=12):
+    def __init__(self, latent=4, width=24):
         super().__init__()
         self.entry = nn.Conv2d(latent, width, 3, 1, 1)
         self.middle = nn.Conv2d(width, width, 3, 1, 1)
@@ -370,16 +444,22 @@ class ImageDecoder(nn.Module):
 
 
 class TextFinder(nn.Module):
-    """Text detection: a probability map at a quarter of the image's resolution."""
+    """Text detection: a probability map at half of the image's resolution, from a coarse look at lines
+    and a fine one at letters."""
 
     def __init__(self):
         super().__init__()
-        self.stem = nn.Conv2d(1, 8, 3, 2, 1)
-        self.block = Separable(8, 16, 2)
+        self.stem = nn.Conv2d(3, 8, 3, 2, 1)
+        self.coarse = nn.Sequential(
+            Separable(8, 16, 2), Separable(16, 24), Separable(24, 24), Separable(24, 24)
+        )
+        self.both = Separable(32, 16)
         self.out = nn.Conv2d(16, 1, 1)
 
     def forward(self, image):
-        return torch.sigmoid(self.out(self.block(torch.relu(self.stem(image)))))
+        fine = torch.relu(self.stem(image))
+        coarse = F.interpolate(self.coarse(fine), scale_factor=2.0, mode="nearest")
+        return torch.sigmoid(self.out(self.both(torch.cat((coarse, fine), dim=1))))
 
 
 class TextReader(nn.Module):
@@ -387,10 +467,14 @@ class TextReader(nn.Module):
 
     def __init__(self, characters=40):
         super().__init__()
-        self.stem = nn.Conv2d(1, 8, 3, 2, 1)
-        self.block = Separable(8, 12, 2)
-        self.head = nn.Linear(12 * 4, characters)
+        self.stem = nn.Conv2d(1, 12, 3, 2, 1)
+        self.block = Separable(12, 24, 2)
+        self.columns = nn.Linear(24 * 4, 48)
+        self.near = nn.Conv1d(48, 48, 3, 1, 1)
+        self.head = nn.Linear(48, characters)
 
     def forward(self, line):
         x = self.block(torch.relu(self.stem(line)))
-        return torch.log_softmax(self.head(x.permute(0, 3, 1, 2).flatten(2)), dim=-1)
+        x = torch.relu(self.columns(x.permute(0, 3, 1, 2).flatten(2)))
+        x = torch.relu(self.near(x.transpose(1, 2))).transpose(1, 2)
+        return torch.log_softmax(self.head(x), dim=-1)

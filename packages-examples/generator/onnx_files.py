@@ -129,6 +129,7 @@ def conv(graph, x, layer, norm=None):
         kernel_shape=list(layer.kernel_size),
         strides=list(layer.stride),
         pads=list(layer.padding) * 2,
+        dilations=list(layer.dilation),
         group=layer.groups,
     )
 
@@ -202,18 +203,28 @@ def unit_length(graph, x):
     return graph.op("Div", x, graph.op("ReduceL2", x, axes=[1], keepdims=1))
 
 
+def rows_of(graph, x):
+    """[1, channels, height, width] → [1, height x width, channels]"""
+    channels = graph.raw(np.array([1, 0, -1], np.int64))
+    return graph.op("Transpose", graph.op("Reshape", x, channels), perm=[0, 2, 1])
+
+
 def detector(network, size, real):
-    """Boxes and scores on a grid."""
+    """Boxes in pixels, their scores and their classes, one of each for every cell of a grid."""
     graph = Graph("detector", real)
     x = graph.input("image", [1, 3, size, size])
     x = graph.op("Relu", conv(graph, x, network.stem))
     for layer in network.blocks:
         x = separable(graph, x, layer)
-    cells = size // 8
-    boxes = conv(graph, x, network.boxes)
-    scores = graph.op("Sigmoid", conv(graph, x, network.scores))
-    graph.output(boxes, "boxes", [1, 4, cells, cells])
-    graph.output(scores, "scores", [1, network.scores.out_channels, cells, cells])
+    sides = graph.op("Exp", rows_of(graph, conv(graph, x, network.boxes)))
+    boxes = graph.op("Mul", sides, graph.weight(network.signs))
+    boxes = graph.op("Add", boxes, graph.weight(network.middles))
+    scores = rows_of(graph, graph.op("Sigmoid", conv(graph, x, network.scores)))
+    classes = graph.op("ArgMax", scores, axis=2, keepdims=0)
+    cells = (size // network.stride) ** 2
+    graph.output(boxes, "boxes", [1, cells, 4])
+    graph.output(graph.op("ReduceMax", scores, axes=[2], keepdims=0), "scores", [1, cells])
+    graph.output(graph.op("Cast", classes, to=ONNX_TYPES[real]), "classes", [1, cells])
     return graph
 
 
@@ -232,41 +243,6 @@ def sentence_encoder(network):
     return graph
 
 
-def voice_activity(network, mels):
-    """Log-mel frames of any number to one probability a frame."""
-    graph = Graph("voice_activity")
-    x = graph.input("mel", [1, mels, "frames"])
-    x = graph.op("Relu", conv(graph, x, network.first))
-    x = graph.op("Relu", conv(graph, x, network.second))
-    x = graph.op("Sigmoid", conv(graph, x, network.out))
-    graph.output(x, "speech", [1, 1, "frames"])
-    return graph
-
-
-def audio_encoder(network, mels, frames):
-    """Log-mel frames to states."""
-    graph = Graph("audio_encoder")
-    x = graph.input("mel", [1, mels, frames])
-    x = graph.op("Relu", conv(graph, x, network.entry))
-    x = block(graph, graph.op("Transpose", x, perm=[0, 2, 1]), network.block)
-    graph.output(x, "states", [1, frames // 2, network.entry.out_channels])
-    return graph
-
-
-def text_decoder(network, states):
-    """Token ids and encoder states to logits."""
-    graph = Graph("text_decoder")
-    ids = graph.input("tokens", [1, "tokens"], "int64")
-    memory = graph.input("states", [1, states, network.tokens.embedding_dim])
-    length = length_of(graph, ids, 1)
-    both = graph.op("Concat", length, length, axis=0)
-    mask = leading(graph, graph.weight(network.mask, "mask"), both, [0, 1])
-    x = graph.op("Gather", graph.weight(network.tokens.weight), ids)
-    x = linear(graph, block(graph, x, network.block, memory, mask), network.head)
-    graph.output(x, "logits", [1, "tokens", network.head.out_features])
-    return graph
-
-
 def stylizer(network, size):
     """Image to image, by a convolutional network with a residual pair."""
     graph = Graph("stylizer")
@@ -281,16 +257,4 @@ def stylizer(network, size):
     graph.output(
         graph.op("Sigmoid", conv(graph, x, network.out)), "stylized", [1, 3, size, size]
     )
-    return graph
-
-
-def speech_synthesizer(network):
-    """Phoneme ids of any length to as many mel frames."""
-    graph = Graph("speech_synthesizer")
-    ids = graph.input("phonemes", [1, "phonemes"], "int64")
-    x = graph.op("Gather", graph.weight(network.tokens.weight), ids)
-    for layer in network.layers:
-        x = block(graph, x, layer)
-    x = linear(graph, x, network.mel)
-    graph.output(x, "mel", [1, "phonemes", network.mel.out_features])
     return graph

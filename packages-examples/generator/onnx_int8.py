@@ -1,7 +1,7 @@
 """The classifier as an int8 ONNX file in QDQ form: every tensor between two operators is int8.
 
 Weights: symmetric, a scale a channel. Activations: asymmetric, ranges from a calibration run of
-the torch network on seeded noise.
+the torch network on pictures.
 """
 
 import numpy as np
@@ -12,10 +12,10 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from .onnx_files import Graph
 
 
-def classifier(network, size, batch):
+def classifier(network, pictures, batch):
     """Images to class scores. Dequantize, compute, quantize; inputs and outputs stay float32."""
-    layers = folded(network)
-    ranges = calibrate(layers, network.head, size)
+    layers, size = folded(network), pictures.shape[-1]
+    ranges = calibrate(layers, network.head, pictures)
     graph = Graph("classifier")
     x = requantized(graph, graph.input("image", [batch, 3, size, size]), ranges["image"])
     for number, layer in enumerate(layers):
@@ -49,10 +49,8 @@ def folded(network):
     return layers
 
 
-def calibrate(layers, head, size):
+def calibrate(layers, head, x):
     """Smallest and largest value at every point that is quantized."""
-    torch.manual_seed(11)
-    x = torch.randn(8, 3, size, size)
     seen = {"image": bounds(x), "in0": bounds(x)}
     with torch.no_grad():
         for number, layer in enumerate(layers):

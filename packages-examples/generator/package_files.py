@@ -83,6 +83,11 @@ def write_json(path, value):
     write(path, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode())
 
 
+def write_lines(path, lines):
+    """A text file."""
+    write(path, ("\n".join(lines) + "\n").encode())
+
+
 def formatted(value, depth=0):
     """JSON with two spaces a level, and lists of plain values on one line."""
     inner, outer = "  " * (depth + 1), "  " * depth

@@ -1,11 +1,14 @@
 """The repositories. One function each: which networks, which backends, which precisions."""
 
+import copy
+
 import torch
 from torch.export import Dim
 
-from . import networks, onnx_files, onnx_int8, side_files, text_packages
+from . import networks, onnx_files, onnx_int8, onnx_sound, scene_training, scenes
+from . import side_files, speech, speech_training, text_packages
 from .executorch_files import Method, Program, build
-from .package_files import Package, write, write_json
+from .package_files import Package, write, write_json, write_lines
 
 BATCH = Dim("batch", min=1, max=8)
 SIDE = "../"
@@ -22,9 +25,9 @@ def ids(length):
     return (torch.arange(length) % VOCABULARY).view(1, length)
 
 
-def forward(network, *inputs, dynamic=None):
+def forward(network, *inputs, dynamic=None, samples=()):
     """The usual single method."""
-    return {"forward": Method(network, inputs, dynamic)}
+    return {"forward": Method(network, inputs, dynamic, samples)}
 
 
 def onnx_forward(graph, names=False):
@@ -36,14 +39,17 @@ def glimpse(root):
     """Image classification on all five backends, fp32 to int8; a download-counter stub."""
     repository = root / "glimpse"
     write(repository / "config.json", b'{"model_type": "glimpse"}\n')
-    network = networks.seeded(1, networks.Classifier)
-    half = forward(networks.seeded(1, networks.Classifier).half(), image(32).half())
+    write_lines(repository / "labels.txt", scenes.SHAPES)
+    scenes.write_png(repository / "shape.png", scenes.labelled("star", "yellow"))
+    network = scene_training.classifier()
+    pictures = [scene_training.shape_picture()[0][None] for _ in range(16)]
+    half = forward(copy.deepcopy(network).half(), image(32).half())
 
     xnnpack = Package(repository, "glimpse", "xnnpack")
     any_batch = forward(network, image(32, batch=2), dynamic=({0: BATCH},))
     xnnpack.add("fp32", *build(Program(any_batch, "xnnpack")))
     xnnpack.add("fp16", *build(Program(half, "xnnpack")))
-    static = forward(network, image(32))
+    static = forward(network, image(32), samples=[(picture,) for picture in pictures])
     xnnpack.add("int8", *build(Program(static, "xnnpack", quantize="int8")))
 
     coreml = Package(repository, "glimpse", "coreml")
@@ -57,7 +63,7 @@ def glimpse(root):
     mlx.add("fp32", *build(Program(any_batch, "mlx")))
 
     qnn = Package(repository, "glimpse", "qnn")
-    graph = onnx_int8.classifier(network, 32, "batch")
+    graph = onnx_int8.classifier(network, torch.cat(pictures), "batch")
     qnn.add("int8", graph.bytes(), onnx_forward(graph), ".onnx")
     for package in (xnnpack, coreml, vulkan, mlx, qnn):
         package.finish(["classification", "vision"], "bsd-3-clause")
@@ -92,15 +98,16 @@ def hush_sentence(root):
 def murmur_vad(root):
     """Voice activity detection over any number of frames, as a program and as ONNX."""
     repository = root / "murmur-vad"
-    network = networks.seeded(3, networks.VoiceActivity)
-    frames = Dim("frames", min=4, max=100)
-    mel = torch.linspace(-1, 1, 16 * 20).view(1, 16, 20)
+    speech.write_wav(repository / "words.wav", "stɑp.   ɡO lɛft")
+    network = speech_training.voice_activity()
+    frames = Dim("frames", min=100, max=1000)
 
     xnnpack = Package(repository, "murmur_vad", "xnnpack")
-    methods = forward(network, mel, dynamic=({2: frames},))
+    samples = torch.linspace(-1, 1, 120 * 512).view(120, 512)
+    methods = forward(network, samples, dynamic=({0: frames},))
     xnnpack.add("fp32", *build(Program(methods, "xnnpack")))
     qnn = Package(repository, "murmur_vad", "qnn")
-    graph = onnx_files.voice_activity(network, 16)
+    graph = onnx_sound.voice_activity(network)
     qnn.add("fp32", graph.bytes(), onnx_forward(graph), ".onnx")
     for package in (xnnpack, qnn):
         package.finish(["voice-activity-detection"], "mit", "murmur")
@@ -155,13 +162,16 @@ def pebble(root):
 def scribe(root):
     """Speech to text two ways: one file with two methods, and two ONNX components."""
     repository = root / "scribe-tiny-en"
-    write_json(repository / "tokenizer.json", side_files.pair_tokenizer())
-    encoder = networks.seeded(6, networks.AudioEncoder)
-    decoder = networks.seeded(7, networks.TextDecoder)
-    mel = torch.linspace(-1, 1, 16 * 40).view(1, 16, 40)
+    write_json(repository / "tokenizer.json", side_files.speech_tokenizer())
+    words = ("seven", "three", "one", "open", "right")
+    speech.write_wav(repository / "words.wav", "  ".join(speech.WORDS[word] for word in words))
+    encoder = speech_training.listener()
+    decoder = speech_training.decoder()
+    mel = torch.linspace(-1, 1, 80 * 3000).view(1, 80, 3000)
     states = encoder(mel).contiguous()
-    decode = Method(decoder, (ids(8), states))
-    constants = {"get_bos_id": 1, "get_eos_ids": [2], "get_sample_rate": 16000}
+    tokens = Dim("tokens", min=1, max=256)
+    decode = Method(decoder, (ids(8), states), ({1: tokens}, None))
+    constants = {"get_sample_rate": speech.RATE}
 
     xnnpack = Package(repository, "scribe_tiny_en", "xnnpack")
     methods = {"encode": Method(encoder, (mel,)), "decode": decode}
@@ -169,8 +179,8 @@ def scribe(root):
 
     mlx = Package(repository, "scribe_tiny_en", "mlx")
     graphs = {
-        "encoder": onnx_files.audio_encoder(encoder, 16, 40),
-        "decoder": onnx_files.text_decoder(decoder, 20),
+        "encoder": onnx_sound.audio_encoder(encoder, 3000),
+        "decoder": onnx_sound.text_decoder(decoder, states.shape[1:]),
     }
     models = {name: (graph.bytes(), onnx_forward(graph, True)) for name, graph in graphs.items()}
     mlx.add_components("fp32", models, suffix=".onnx")
@@ -187,15 +197,18 @@ def pocket_diffusion(root):
         "scheduler": SIDE + "scheduler/scheduler_config.json",
         "tokenizer": SIDE + "tokenizer/tokenizer.json",
     }
-    prompt = networks.seeded(8, networks.PromptEncoder)
-    states = prompt(ids(8))
+    write_lines(
+        repository / "recipe.toml",
+        ['base = "image-generation"', 'source = "the training script"', "", "[values]"]
+        + ["guidance = 1.5", "steps = 20"],
+    )
+    reading, denoiser, decoder = scene_training.painter()
+    states = reading(ids(8))
     latents = torch.linspace(-1, 1, 4 * 8 * 8).view(1, 4, 8, 8)
     methods = {
-        "text_encoder": forward(prompt, ids(8)),
-        "unet": forward(
-            networks.seeded(9, networks.Denoiser), latents, torch.tensor([[0.5]]), states
-        ),
-        "vae": forward(networks.seeded(10, networks.ImageDecoder), latents),
+        "text_encoder": forward(reading, ids(8)),
+        "unet": forward(denoiser, latents, torch.tensor([[0.5]]), states),
+        "vae": forward(decoder, latents),
     }
     package = Package(repository, "pocket_diffusion", "xnnpack")
     models = {name: build(Program(method, "xnnpack")) for name, method in methods.items()}
@@ -207,9 +220,12 @@ def twin_view(root):
     """Images and sentences in one space: two components, int8 beside fp32."""
     repository = root / "twin-view"
     write_json(repository / "tokenizer.json", side_files.word_tokenizer())
+    scenes.write_png(repository / "shape.png", scenes.labelled("circle", "red"))
+    images, words = scene_training.pairs()
+    pictures = [scene_training.shape_picture()[0][None] for _ in range(16)]
     methods = {
-        "image_encoder": forward(networks.seeded(11, networks.ImageEncoder), image(32)),
-        "text_encoder": forward(networks.seeded(12, networks.WordBag), ids(16)),
+        "image_encoder": forward(images, image(32), samples=[(it,) for it in pictures]),
+        "text_encoder": forward(words, ids(16)),
     }
     package = Package(repository, "twin_view", "xnnpack")
     for precision, quantize in (("fp32", None), ("int8", "int8")):
@@ -225,16 +241,22 @@ def twin_view(root):
 
 def mosaic(root):
     """Semantic segmentation on Vulkan, in a size."""
-    network = networks.seeded(13, networks.Segmenter)
-    package = Package(root / "mosaic", "mosaic", "vulkan", "nano")
+    repository = root / "mosaic"
+    write_lines(repository / "nano" / "labels.txt", scenes.LANDSCAPE)
+    scenes.write_png(repository / "landscape.png", scenes.example_landscape())
+    network = scene_training.segmenter()
+    package = Package(repository, "mosaic", "vulkan", "nano")
     package.add("fp32", *build(Program(forward(network, image(32)), "vulkan")))
     package.finish(["semantic-segmentation"], "apache-2.0")
 
 
 def spotter(root):
     """Object detection as ONNX for QNN: fp32, and fp16 with float16 inputs and outputs."""
-    network = networks.seeded(14, networks.Detector)
-    package = Package(root / "spotter", "spotter", "qnn", "s")
+    repository = root / "spotter"
+    write_lines(repository / "s" / "labels.txt", scenes.SHAPES[: scene_training.FOUND])
+    scenes.write_png(repository / "shapes.png", scenes.example_shapes())
+    network = scene_training.detector()
+    package = Package(repository, "spotter", "qnn", "s")
     for precision, real in (("fp32", "float32"), ("fp16", "float16")):
         graph = onnx_files.detector(network, 64, real)
         package.add(precision, graph.bytes(), onnx_forward(graph), ".onnx")
@@ -245,13 +267,12 @@ def readline(root):
     """Text detection and recognition: one pipeline, an alphabet beside the models."""
     repository = root / "readline-ocr"
     write_json(repository / "alphabet.json", side_files.alphabet())
-    width = Dim("width", min=4, max=32)
+    scenes.write_png(repository / "page.png", scene_training.example_page())
+    width = Dim("width", min=4, max=256)
     line = torch.linspace(-1, 1, 16 * 64).view(1, 1, 16, 64)
     methods = {
-        "detector": forward(networks.seeded(15, networks.TextFinder), image(32, channels=1)),
-        "recognizer": forward(
-            networks.seeded(16, networks.TextReader), line, dynamic=({3: 4 * width},)
-        ),
+        "detector": forward(scene_training.finder(), image(256)),
+        "recognizer": forward(scene_training.reader(), line, dynamic=({3: 4 * width},)),
     }
     package = Package(repository, "readline_ocr", "xnnpack")
     models = {name: build(Program(method, "xnnpack")) for name, method in methods.items()}
@@ -261,11 +282,13 @@ def readline(root):
 
 def watercolor(root):
     """Style transfer: an ONNX model for MLX and a program for Core ML."""
-    network = networks.seeded(17, networks.Stylizer)
-    mlx = Package(root / "watercolor", "watercolor", "mlx")
+    repository = root / "watercolor"
+    scenes.write_png(repository / "landscape.png", scenes.example_landscape())
+    network = scene_training.stylizer()
+    mlx = Package(repository, "watercolor", "mlx")
     graph = onnx_files.stylizer(network, 32)
     mlx.add("fp32", graph.bytes(), onnx_forward(graph, names=True), ".onnx")
-    coreml = Package(root / "watercolor", "watercolor", "coreml")
+    coreml = Package(repository, "watercolor", "coreml")
     coreml.add("fp16", *build(Program(forward(network, image(32)), "coreml")))
     for package in (mlx, coreml):
         package.finish(["style-transfer"], "cc-by-4.0")
@@ -273,12 +296,12 @@ def watercolor(root):
 
 def parlor(root):
     """Text to speech: an ONNX model whose weights lie in a second file."""
-    network = networks.seeded(18, networks.SpeechSynthesizer)
     package = Package(root / "parlor-tts", "parlor_tts", "xnnpack", "82m")
-    graph = onnx_files.speech_synthesizer(network)
-    weights = package.file_name("fp32", ".onnx") + ".data"
-    data, blob = onnx_files.with_external_data(graph, weights)
-    write(package.folder / weights, blob)
+    graph = onnx_sound.speech_synthesizer(speech.SpeechSynthesizer())
+    name = package.file_name("fp32", ".onnx")
+    data, blob = onnx_files.with_external_data(graph, name + ".data")
+    write(package.folder / (name + ".data"), blob)
+    write_json(package.folder / (name + ".json"), side_files.voice_settings())
     package.add("fp32", data, onnx_forward(graph), ".onnx")
     package.finish(["text-to-speech"], "apache-2.0", "parlor")
 

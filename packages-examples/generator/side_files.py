@@ -4,12 +4,16 @@ The tokenizers are valid in the Hugging Face format and hold exactly as many tok
 have embeddings.
 """
 
+from . import speech
+
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 WORDS = (
     "a the and of to in is it on for with as at by from this that not are was be or an model "
     "small fast phone sound image word text cat dog house tree river red blue green day night "
-    "man woman child open close run walk see hear say think make new old good bad one two three"
+    "yellow black white circle square triangle star see hear say think make new old good bad one two three"
 ).split()[: 64 - len(SPECIAL)]
+
+VOCABULARY = len(SPECIAL) + len(WORDS)
 
 BPE_SPECIAL = ["<unk>", "<|begin_of_text|>", "<|end_of_text|>", "<|pad|>"]
 LETTERS = list("abcdefghijklmnopqrstuvwxyz") + ["Ġ", ".", ",", "'", "?", "!"]
@@ -109,6 +113,62 @@ def pair_tokenizer():
     }
 
 
+def word_ids(text, length):
+    """Ids of words that the tokenizer knows, with its special tokens, filled up with padding."""
+    tokens = SPECIAL + WORDS
+    ids = [tokens.index(token) for token in ("[CLS]", *text.split(), "[SEP]")]
+    return ids + [0] * (length - len(ids))
+
+
+# Times of a window of 30 seconds, a token each. The tokenizer leaves them out, as Whisper's do.
+TIMES = 1501
+SPEECH_SPECIAL = ["<|endoftext|>", "<|startoftranscript|>", "<|nospeech|>", "<|notimestamps|>"]
+
+
+def speech_tokens():
+    """Tokens of a listener: words, then special tokens. Times follow."""
+    return ["Ġ" + word for word in speech.WORDS] + SPEECH_SPECIAL
+
+
+def speech_tokenizer():
+    """A token for every word, written as Whisper's tokenizers write it."""
+    tokens = speech_tokens()
+    byte_level = {
+        "type": "ByteLevel",
+        "add_prefix_space": False,
+        "trim_offsets": True,
+        "use_regex": True,
+    }
+    special = added(SPEECH_SPECIAL)
+    for token in special:
+        token["id"] = tokens.index(token["content"])
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": special,
+        "normalizer": None,
+        "pre_tokenizer": byte_level,
+        "post_processor": None,
+        "decoder": byte_level,
+        "model": {
+            "type": "WordLevel",
+            "vocab": {token: number for number, token in enumerate(tokens)},
+            "unk_token": "<|endoftext|>",
+        },
+    }
+
+
+def voice_settings():
+    """What Piper's models have beside them: ids of phonemes, the rate, and scales."""
+    return {
+        "audio": {"sample_rate": speech.RATE},
+        "inference": {"noise_scale": 0.667, "length_scale": 1.3, "noise_w": 0.8},
+        "phoneme_type": "ipa",
+        "phoneme_id_map": speech.symbol_ids(),
+    }
+
+
 def word_tokenizer_config():
     """What a sentence encoder's tokenizer adds around and after the tokens."""
     return {
@@ -147,7 +207,7 @@ def scheduler_config():
         "beta_start": 0.00085,
         "beta_end": 0.012,
         "beta_schedule": "scaled_linear",
-        "prediction_type": "epsilon",
+        "prediction_type": "sample",
         "set_alpha_to_one": False,
         "steps_offset": 1,
     }

@@ -163,6 +163,7 @@ fn bad_pictures_are_refused_with_a_remedy() {
 fn bad_settings_and_packages_are_refused_with_a_remedy() {
     let labels = "1 labels (the recipe's value `labels`) do not fit the 10 classes";
     let model = "glimpse/xnnpack/glimpse_xnnpack_fp32.pte";
+    let detector = "spotter/s/qnn/spotter_s_qnn_fp32.onnx";
     let file = "photo.png";
     let directory = photo();
     refused(
@@ -202,15 +203,15 @@ fn bad_settings_and_packages_are_refused_with_a_remedy() {
             ),
             (model, file, &[], "add `--as CAPABILITY`"),
             (
-                "spotter",
+                detector,
                 file,
-                &[],
+                &["--as", "classification"],
                 "no recipe fits method `forward`, float32[1, 3, 64, 64] ->",
             ),
             (
-                "murmur-vad",
+                detector,
                 file,
-                &[],
+                &["--as", "voice-activity-detection"],
                 "voice-activity-silero (float[1, N]",
             ),
             (

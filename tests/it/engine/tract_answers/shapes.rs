@@ -324,3 +324,30 @@ fn without_padding_the_last_window_may_still_reach_beyond() {
     );
     assert_answers(&graph, &[run]);
 }
+
+#[test]
+fn counts_of_an_open_number_of_values_are_added_up() {
+    for (operator, sum) in [("ReduceSum", 2.0), ("ReduceMax", 1.0)] {
+        let graph = [
+            value(11, "x", FLOAT, Some(&[-1])),
+            value(11, "bound", FLOAT, Some(&[1])),
+            value(12, "y", INT64, None),
+            numbers("axis", &[0]),
+            node("Less", &["x", "bound"], "low", &[]),
+            node("Cast", &["low"], "counts", &[("to", Attribute::Int(INT64))]),
+            node(operator, &["counts", "axis"], "y", &[("keepdims", Attribute::Int(0))]),
+        ];
+        let run = |x: &[f64], y: f64| {
+            let inputs = vec![float(&[x.len() as u64], x), float(&[1], &[2.5])];
+            (inputs, vec![], vec![y])
+        };
+        assert_answers(
+            &graph,
+            &[
+                run(&[1.0, 2.0, 3.0, 4.0], sum),
+                run(&[3.0], 0.0),
+                run(&[1.0, 5.0, 2.0], sum),
+            ],
+        );
+    }
+}

@@ -4,6 +4,7 @@
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_core::ops::nn::{Reduce, Reducer};
 use tract_onnx::tract_hir::internal::*;
 
@@ -180,7 +181,17 @@ impl ReduceOperator {
         input: OutletId,
     ) -> TractResult<TVec<OutletId>> {
         let axes: TVec<usize> = (0..along.len()).filter(|axis| along[*axis]).collect();
-        let shape = model.outlet_fact(input)?.shape.clone();
+        let TypedFact {
+            datum_type, shape, ..
+        } = model.outlet_fact(input)?.clone();
+        // The library's reduction refuses numbers that may be sizes.
+        let may_be_size = datum_type == DatumType::TDim;
+        let input = if may_be_size {
+            let name = format!("{prefix}.integers");
+            model.wire_node(name, cast(DatumType::I64), &[input])?[0]
+        } else {
+            input
+        };
         let is_empty = axes.iter().any(|axis| shape[*axis] == 0.to_dim());
         let reduce: Box<dyn TypedOp> = Box::new(Reduce::new(axes.clone(), reducer));
         let reduce = if is_empty {
@@ -188,7 +199,10 @@ impl ReduceOperator {
         } else {
             reduce
         };
-        let wire = model.wire_node(prefix, reduce, &[input])?[0];
+        let mut wire = model.wire_node(prefix, reduce, &[input])?[0];
+        if may_be_size {
+            wire = model.wire_node(format!("{prefix}.sizes"), cast(datum_type), &[wire])?[0];
+        }
         self.without(along, prefix, model, wire)
     }
 

@@ -1,5 +1,7 @@
 //! Draws answers over the picture: boxes, masks, classes and lines of text in colours.
 
+mod caption;
+
 use image::{Rgb, RgbImage};
 
 use crate::answer::{BoxAnswer, ClassAnswer, LineAnswer, TypedAnswer};
@@ -89,15 +91,20 @@ fn boxes(answer: &BoxAnswer, mut picture: RgbImage) -> RgbImage {
             }
         }
         let [left, top, right, bottom] = object.corners.map(|at| at.max(0.0).round() as u32);
-        let (right, bottom) = (right.min(width - 1), bottom.min(height - 1));
+        let (left, right) = (left.min(width - 1), right.min(width - 1));
+        let (top, bottom) = (top.min(height - 1), bottom.min(height - 1));
         for y in top..=bottom {
-            for x in left..=right {
-                let distance = (x - left).min(right - x).min(y - top).min(bottom - y);
-                if distance < line {
+            let is_edge = y - top < line || bottom - y < line;
+            let edges = [(left, left + line), ((right + 1).saturating_sub(line), right + 1)];
+            let whole = [(left, right + 1), (0, 0)];
+            for x in (if is_edge { whole } else { edges }).into_iter().flat_map(|(from, to)| from..to) {
+                if x >= left && x <= right {
                     picture.put_pixel(x, y, Rgb(colour));
                 }
             }
         }
+        let caption = format!("{} {:.0}%", object.label, object.score * 100.0);
+        caption::write(&mut picture, &caption, [left, top], colour);
     }
     picture
 }
@@ -146,20 +153,20 @@ mod tests {
             label: "dog".to_owned(),
             score: 0.9,
             index: 0,
-            corners: [2.0, 2.0, 8.0, 20.0],
+            corners: [20.0, 20.0, 80.0, 200.0],
             mask: None,
         };
         let answer = BoxAnswer {
             runs: false,
             boxes: vec![object],
-            size: [10, 10],
+            size: [100, 100],
             label_source: String::new(),
         };
-        let drawn = draw(&TypedAnswer::Boxes(answer), &RgbImage::new(10, 10)).expect("a picture");
-        assert_ne!(drawn.get_pixel(2, 5).0, [0; 3]);
-        assert_ne!(drawn.get_pixel(8, 9).0, [0; 3]);
-        assert_eq!(drawn.get_pixel(5, 5).0, [0; 3]);
-        assert_eq!(drawn.get_pixel(1, 1).0, [0; 3]);
+        let drawn = draw(&TypedAnswer::Boxes(answer), &RgbImage::new(100, 100)).expect("a picture");
+        assert_ne!(drawn.get_pixel(20, 50).0, [0; 3]);
+        assert_ne!(drawn.get_pixel(80, 99).0, [0; 3]);
+        assert_eq!(drawn.get_pixel(50, 50).0, [0; 3]);
+        assert_eq!(drawn.get_pixel(10, 30).0, [0; 3]);
     }
 
     #[test]
