@@ -6,34 +6,39 @@
     python packages-examples/regenerate.py glimpse pebble # some of them
 
 On Linux torch comes with its GPU libraries (5 GB in all): that wheel does not load without them,
-so `--no-deps` does not help there. Nothing here uses a GPU. A run takes seven minutes on one core, of
-which four go into training jackdaw.
+so `--no-deps` does not help there. Nothing here uses a GPU. A run takes an hour on one core, nearly all of
+which goes into training.
 MLX: the executorch wheel lacks the Python classes of the MLX schema but has their generator; the
 script runs it once, which writes into the environment's site-packages.
 
-The networks are real in structure and tiny. But for two their weights are random, from fixed seeds,
-so their answers mean nothing. Sizes in names (`1b`) show how names are built, not how large a file is.
+The networks are real in structure and tiny. hush-sentence and pebble have random weights, from fixed
+seeds, so their answers mean nothing. The others answer, each of them an input that lies beside it:
 
-jackdaw and kindred are trained here, on the lines in `generator/chat_texts.py` and
-`generator/sentence_texts.py`, so that what they answer is known. Their networks are those of
-`transformers`. What that library and `sentence-transformers` say of the same weights is written to
-`tests/fixtures/text`, in the same run. Training on another kind of processor gives other weights,
-with the same answers; the run ends with an error if not.
+- jackdaw and kindred are trained on the lines in `generator/chat_texts.py` and
+  `generator/sentence_texts.py`. Their networks are those of `transformers`. What that library and
+  `sentence-transformers` say of the same weights is written to `tests/fixtures/text`, in the same run.
+- parlor-tts speaks by rule: `generator/speech.py` has the formants of each phoneme. murmur-vad and
+  scribe-tiny-en are trained on its voice (`generator/speech_training.py`).
+- The others are trained on shapes, landscapes and lines of text that `generator/scenes.py` draws
+  (`generator/scene_training.py`).
+
+Training on another kind of processor gives other weights, with the same answers; the run ends with an
+error if not. Sizes in names (`1b`) show how names are built, not how large a file is.
 
 | repository       | backends                        | shows |
 |------------------|---------------------------------|-------|
 | glimpse          | xnnpack coreml vulkan mlx qnn   | classification on every backend; fp32, fp16 and int8 in one config; dynamic batch; QDQ int8 ONNX; a stub `config.json` at the root |
 | hush-sentence    | xnnpack mlx                     | fp32 and 8da4w (groups of 32); dynamic length; `get_model_schema`; shared tokenizer; ONNX with two dynamic dimensions |
-| murmur-vad       | xnnpack qnn                     | a dynamic number of frames, in a program and in ONNX |
+| murmur-vad       | xnnpack qnn                     | a dynamic number of frames of samples, in a program and in ONNX |
 | pebble           | 0_6b/xnnpack 1b/mlx             | a language model with a key/value cache; sizes; 8da4w (a scale a channel), bf16, int4; constant methods; licence slug |
 | scribe-tiny-en   | xnnpack mlx                     | two methods in one file; ONNX components with named values |
-| pocket-diffusion | xnnpack                         | three models and two components that are no models |
+| pocket-diffusion | xnnpack                         | three models and two components that are no models; a recipe of its own |
 | twin-view        | xnnpack                         | components in two precisions |
 | mosaic           | nano/vulkan                     | segmentation; a size that is no number |
-| spotter          | s/qnn                           | several outputs; float16 inputs and outputs in ONNX |
+| spotter          | s/qnn                           | several outputs; float16 inputs and outputs in ONNX; labels |
 | readline-ocr     | xnnpack                         | a dynamic width of which the output has a quarter; an alphabet as a component |
 | watercolor       | mlx coreml                      | image to image; ONNX meant for mlx |
-| parlor-tts       | 82m/xnnpack                     | ONNX with external data |
+| parlor-tts       | 82m/xnnpack                     | ONNX with external data; Piper's file of phonemes |
 | jackdaw          | xnnpack mlx qnn                 | a chat model that answers: a program with a cache, ONNX with past and present, ONNX without memory; a trained tokenizer, a chat template with tools and thoughts |
 | kindred          | xnnpack mlx                     | sentences near each other: a program that gives a vector, ONNX that gives a state a token |
 

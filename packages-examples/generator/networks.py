@@ -63,13 +63,14 @@ class Detector(nn.Module):
 
     def forward(self, image):
         sides, scores = self.cells(image)
-        return self.middles + sides * self.signs, scores.amax(2), scores.argmax(2).to(image.dtype)
+        scores = torch.sigmoid(scores.amax(2)), scores.argmax(2).to(image.dtype)
+        return self.middles + sides * self.signs, *scores
 
     def cells(self, image):
-        """How far each side of a cell's box is, in cells, and the cell's scores by class."""
+        """How far each side of a cell's box is, in cells, and the cell's logits by class."""
         x = self.blocks(torch.relu(self.stem(image)))
         sides = torch.exp(self.boxes(x)).flatten(2).transpose(1, 2)
-        return sides, torch.sigmoid(self.scores(x)).flatten(2).transpose(1, 2)
+        return sides, self.scores(x).flatten(2).transpose(1, 2)
 
 
 class Segmenter(nn.Module):

@@ -219,11 +219,13 @@ def detector(network, size, real):
     sides = graph.op("Exp", rows_of(graph, conv(graph, x, network.boxes)))
     boxes = graph.op("Mul", sides, graph.weight(network.signs))
     boxes = graph.op("Add", boxes, graph.weight(network.middles))
-    scores = rows_of(graph, graph.op("Sigmoid", conv(graph, x, network.scores)))
+    # Logits differ where scores are rounded to 1.
+    scores = rows_of(graph, conv(graph, x, network.scores))
     classes = graph.op("ArgMax", scores, axis=2, keepdims=0)
     cells = (size // network.stride) ** 2
     graph.output(boxes, "boxes", [1, cells, 4])
-    graph.output(graph.op("ReduceMax", scores, axes=[2], keepdims=0), "scores", [1, cells])
+    best = graph.op("Sigmoid", graph.op("ReduceMax", scores, axes=[2], keepdims=0))
+    graph.output(best, "scores", [1, cells])
     graph.output(graph.op("Cast", classes, to=ONNX_TYPES[real]), "classes", [1, cells])
     return graph
 

@@ -5,6 +5,9 @@ import numpy as np
 from .onnx_files import Graph, conv
 from .speech import BAND_LOUDNESS, BAND_WIDTHS, BLOCKS
 
+# The end of an axis of any size.
+LAST = np.iinfo(np.int64).max
+
 
 def voice_activity(network):
     """Frames of samples, of any number, to probabilities of silence and of speech."""
@@ -34,7 +37,7 @@ def audio_encoder(network, frames):
     scores = graph.op("Squeeze", scores, axes(graph, 0))
     top = graph.op("ReduceMax", scores, axes=[1], keepdims=1)
     best = graph.op("Cast", graph.op("GreaterOrEqual", scores, top), to=1)
-    best = cut(graph, best, 1, 1, 1 << 30)
+    best = cut(graph, best, 1, 1, LAST)
     none = graph.weight(np.zeros((1, network.out.out_channels - 1), np.float32))
     before = graph.op("Concat", none, cut(graph, best, 0, 0, -1), axis=0)
     starts = graph.op("Relu", graph.op("Sub", best, before))
@@ -98,7 +101,8 @@ def speech_synthesizer(network):
     scales = graph.input("scales", [3])
     flat = graph.op("Reshape", ids, axes(graph, -1))
     frames = graph.op("Gather", graph.weight(network.frames, "frames"), flat)
-    lengths = graph.op("Mul", graph.op("Reshape", frames, axes(graph, -1)), cut(graph, scales, 0, 1, 2))
+    tempo = graph.op("Max", cut(graph, scales, 0, 1, 2), number(graph, 0.1))
+    lengths = graph.op("Mul", graph.op("Reshape", frames, axes(graph, -1)), tempo)
     ends = graph.op("CumSum", graph.op("Round", lengths), graph.scalar(np.int64(0)))
     total = graph.op("ReduceMax", ends, axes=[0], keepdims=0)
     steps = graph.op("Range", number(graph, 0), graph.op("Add", total, number(graph, 1)), number(graph, 1))
@@ -120,7 +124,7 @@ def speech_synthesizer(network):
     blocks = graph.op("Gather", graph.weight(network.noise, "noise"), block)
     noise = graph.op("Unsqueeze", noise, axes(graph, 1))
     sides = []
-    for low, high in ((0, -1), (1, 1 << 30)):
+    for low, high in ((0, -1), (1, LAST)):
         hissed = graph.op("MatMul", cut(graph, noise, 0, low, high), blocks)
         hissed = graph.op("Squeeze", hissed, axes(graph, 1))
         sides.append(graph.op("Add", cut(graph, voiced, 0, low, high), hissed))

@@ -42,7 +42,7 @@ def glimpse(root):
     write_lines(repository / "labels.txt", scenes.SHAPES)
     scenes.write_png(repository / "shape.png", scenes.labelled("star", "yellow"))
     network = scene_training.classifier()
-    pictures = [scene_training.shape_picture()[0][None] for _ in range(16)]
+    pictures = scene_training.calibration()
     half = forward(copy.deepcopy(network).half(), image(32).half())
 
     xnnpack = Package(repository, "glimpse", "xnnpack")
@@ -222,7 +222,7 @@ def twin_view(root):
     write_json(repository / "tokenizer.json", side_files.word_tokenizer())
     scenes.write_png(repository / "shape.png", scenes.labelled("circle", "red"))
     images, words = scene_training.pairs()
-    pictures = [scene_training.shape_picture()[0][None] for _ in range(16)]
+    pictures = scene_training.calibration()
     methods = {
         "image_encoder": forward(images, image(32), samples=[(it,) for it in pictures]),
         "text_encoder": forward(words, ids(16)),

@@ -60,6 +60,12 @@ def shape_picture():
     return scenes.one_shape(32, kind), kind
 
 
+def calibration():
+    """Pictures for calibration, and noise, which `compare` runs models on."""
+    pictures = [shape_picture()[0][None] for _ in range(16)]
+    return pictures + [torch.randn(1, 3, 32, 32) for _ in range(4)]
+
+
 def classifier():
     """Names the shape in a picture."""
     network = fresh(1, networks.Classifier)
@@ -98,6 +104,7 @@ def detector():
         pictures, found = batch_of(scene, 32)
         kinds, boxes = (torch.stack(it) for it in zip(*map(targets, found), strict=True))
         sides, scores = network.cells(pictures)
+        scores = torch.sigmoid(scores)
         error = F.binary_cross_entropy(scores, kinds, reduction="none")
         error = (error * (scores - kinds).abs() ** 2).sum()
         here = kinds.amax(2) > 0
@@ -119,16 +126,23 @@ def detector():
     return network
 
 
+def coast():
+    """A landscape as networks trained on ImageNet take it, and its classes."""
+    picture, classes = scenes.landscape(32)
+    mean, deviation = torch.tensor([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]])[:, :, None, None]
+    return (picture - mean) / deviation, classes
+
+
 def segmenter():
     """Tells sky, sea, sand, grass and rock apart."""
     network = fresh(13, networks.Segmenter)
 
     def loss():
-        pictures, classes = batch_of(lambda: scenes.landscape(32), 24)
+        pictures, classes = batch_of(coast, 24)
         return F.cross_entropy(network(pictures), torch.stack(classes))
 
-    train("landscapes", network, loss, 3000, 8e-3)
-    pictures, classes = batch_of(lambda: scenes.landscape(32), 100)
+    train("landscapes", network, loss, 2000, 8e-3)
+    pictures, classes = batch_of(coast, 100)
     right = (network(pictures).argmax(1) == torch.stack(classes)).float().mean()
     expect("share of pixels that are right", right, 0.9)
     return network

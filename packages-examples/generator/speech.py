@@ -129,7 +129,7 @@ class SpeechSynthesizer(nn.Module):
         self.register_buffer("ramp", torch.arange(FRAME) / FRAME)
 
     def forward(self, ids, scales):
-        lengths = (self.frames[ids[0]].flatten() * scales[1]).round()
+        lengths = (self.frames[ids[0]].flatten() * scales[1].clamp(min=0.1)).round()
         ends = lengths.cumsum(0)
         frames = torch.arange(int(ends[-1]) + 1)
         part = (frames[:, None] >= ends).sum(1).clamp(max=len(ends) - 1)

@@ -34,6 +34,8 @@ mod lsp;
 mod man;
 mod output;
 mod policy_args;
+#[cfg(feature = "run")]
+mod progress;
 #[cfg(feature = "remote")]
 mod pull;
 #[cfg(not(feature = "remote"))]

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use super::exit::{Exit, Failure};
 use super::output;
+use super::progress;
 use pkgtool_base::diagnostic::{Align, TextTable, book};
 use pkgtool_engine::runtime::machine::Machine;
 use pkgtool_serve::account::AccountId;
@@ -213,12 +214,9 @@ fn base(catalog: &Catalog, args: &TrainArgs) -> Result<Arc<Device>, Failure> {
     }
 }
 
-/// Shows a progress bar of the training if standard error is a terminal.
+/// Shows a progress bar of the training.
 fn show(progress: &Arc<TrainingProgress>) -> ProgressBar {
-    let bar = ProgressBar::new(100);
-    if let Ok(style) = ProgressStyle::with_template("training {bar:40} {pos}%") {
-        bar.set_style(style);
-    }
+    let bar = progress::bar(100, "training {bar:40} {pos}%");
     let (followed, shown) = (Arc::clone(progress), bar.clone());
     tokio::spawn(async move {
         while !shown.is_finished() {

@@ -5,10 +5,11 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 use super::super::exit::{Exit, Failure};
 use super::super::output;
+use super::super::progress;
 use super::data::ContentArgs;
 use super::{RemoteArgs, print_answer};
 use pkgtool_serve::client::{Client, TaskResult, TaskStatus};
@@ -197,10 +198,7 @@ fn spinner() -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let spinner = ProgressBar::new_spinner();
-    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}  {elapsed}") {
-        spinner.set_style(style);
-    }
+    let spinner = progress::styled(ProgressBar::new_spinner(), "{spinner} {msg}  {elapsed}");
     spinner.enable_steady_tick(SPINNER_INTERVAL);
     spinner
 }

@@ -138,6 +138,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("kernels/rows", &[]),
     ("media/answer", &["media/picture", "media/sound"]),
     ("media/diffusion", &["media/answer"]),
+    ("media/draw", &["media/answer"]),
     (
         "media/operators",
         &[

@@ -40,9 +40,13 @@ fn answer(gateway: &Gateway, backend: &str) -> Vec<f64> {
         .collect()
 }
 
+/// Returns the largest difference, relative to the largest number.
 fn distance(a: &[f64], b: &[f64]) -> f64 {
+    let most = a.iter().fold(0.0, |most, a| f64::max(most, a.abs()));
     let pairs = a.iter().zip(b);
-    pairs.fold(0.0, |most, (a, b)| f64::max(most, (a - b).abs()))
+    pairs.fold(0.0, |difference, (a, b)| {
+        f64::max(difference, (a - b).abs())
+    }) / most
 }
 
 #[test]

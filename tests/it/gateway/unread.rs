@@ -10,7 +10,7 @@ use crate::support::gateway::{Gateway, Setup};
 use crate::support::http::{Reply, Upstream, connect, read_reply};
 
 /// Number of requests per client.
-const COUNT: &str = "10000";
+const COUNT: &str = "2500";
 
 fn with_echo() -> (Gateway, Upstream) {
     let upstream = Upstream::start();

@@ -95,9 +95,15 @@ fn boxes(answer: &BoxAnswer, mut picture: RgbImage) -> RgbImage {
         let (top, bottom) = (top.min(height - 1), bottom.min(height - 1));
         for y in top..=bottom {
             let is_edge = y - top < line || bottom - y < line;
-            let edges = [(left, left + line), ((right + 1).saturating_sub(line), right + 1)];
+            let edges = [
+                (left, left + line),
+                ((right + 1).saturating_sub(line), right + 1),
+            ];
             let whole = [(left, right + 1), (0, 0)];
-            for x in (if is_edge { whole } else { edges }).into_iter().flat_map(|(from, to)| from..to) {
+            for x in (if is_edge { whole } else { edges })
+                .into_iter()
+                .flat_map(|(from, to)| from..to)
+            {
                 if x >= left && x <= right {
                     picture.put_pixel(x, y, Rgb(colour));
                 }

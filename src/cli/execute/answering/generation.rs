@@ -1,11 +1,8 @@
 //! Pictures of texts: an encoder, a denoiser for each step, and a painter.
 
-use std::io::IsTerminal as _;
-
-use indicatif::ProgressBar;
-
 use super::{AnsweringModel, GivenMedia, misfit, tokenizer};
 use crate::cli::exit::Failure;
+use crate::cli::progress;
 use pkgtool_engine::RunStart;
 use pkgtool_engine::tensor::Tensor;
 use pkgtool_media::answer::TypedAnswer;
@@ -76,11 +73,7 @@ pub(super) fn answer(
     let models = choice.diffusion.as_ref();
     let models = models.expect("the picture has started, so they are there");
     let [_, steps] = run.progress();
-    let bar = if std::io::stderr().is_terminal() {
-        ProgressBar::new(steps as u64)
-    } else {
-        ProgressBar::hidden()
-    };
+    let bar = progress::bar(steps as u64, "{bar:30} {pos}/{len} steps, {eta} left");
     while let Some((next, inputs)) = run.next_run().map_err(unfit)? {
         let (timed, selection) = match next {
             DiffusionModel::Encoder => (&mut *first, selection),

@@ -4,13 +4,11 @@ mod html;
 mod report;
 
 use std::fs;
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
-
 use super::super::exit::{Exit, Failure};
+use super::super::progress;
 use super::super::report as reports;
 use super::input_args::InputOptions;
 use super::sides::{self, ExecutionSide, GivenInput, SideArgs};
@@ -142,16 +140,13 @@ fn measure(
     started: &mut [Started],
 ) -> Result<Vec<measure::Series>, Failure> {
     let plan = args.plan();
-    let bar = progress_bar(plan.rounds);
+    let template = "{bar:30} {pos}/{len} rounds, {eta} left";
+    let bar = progress::bar(u64::from(plan.rounds), template);
     let mut workers: Vec<&mut Worker> = started.iter_mut().map(|one| &mut one.worker).collect();
     let series = measure::measure_interleaved(&mut workers, &plan, |round| {
-        if let Some(bar) = &bar {
-            bar.set_position(u64::from(round));
-        }
+        bar.set_position(u64::from(round));
     });
-    if let Some(bar) = bar {
-        bar.finish_and_clear();
-    }
+    bar.finish_and_clear();
     series.map_err(|(place, error)| {
         let model = sides[place].selection.model.display();
         Failure::Other(format!("{model}: {error}"))
@@ -166,16 +161,4 @@ impl BenchArgs {
             rounds: self.rounds,
         }
     }
-}
-
-fn progress_bar(rounds: u32) -> Option<ProgressBar> {
-    if !std::io::stderr().is_terminal() {
-        return None;
-    }
-    let bar = ProgressBar::new(u64::from(rounds));
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} rounds, {eta} left");
-    Some(match style {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    })
 }

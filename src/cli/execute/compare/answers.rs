@@ -1,10 +1,9 @@
 //! `pkgtool compare --on`: how far two models give the same answers for pictures or sounds.
 
 use std::fmt::Write as _;
-use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
-use indicatif::{ProgressBar, ProgressIterator as _};
+use indicatif::ProgressIterator as _;
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 
@@ -14,6 +13,7 @@ use super::super::sides;
 use super::super::target_args::VariantChoice;
 use super::CompareArgs;
 use crate::cli::exit::{Exit, Failure};
+use crate::cli::progress;
 use crate::cli::report::{self as reports, CommandReport};
 use pkgtool_base::diagnostic::{Align, TextTable};
 use pkgtool_base::source::text::defuse_line;
@@ -84,11 +84,8 @@ fn compared(
     on: &Path,
 ) -> Result<AnswerReport, Failure> {
     let files = files(models, on)?;
-    let bar = if std::io::stderr().is_terminal() {
-        ProgressBar::new(files.len() as u64)
-    } else {
-        ProgressBar::hidden()
-    };
+    let template = "{bar:30} {pos}/{len} files, {eta} left";
+    let bar = progress::bar(files.len() as u64, template);
     let (mut agreement, mut first) = (AnswerAgreement::default(), None);
     let (mut different, mut faults) = (Vec::new(), Vec::new());
     for file in files.iter().progress_with(bar) {

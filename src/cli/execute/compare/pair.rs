@@ -28,7 +28,7 @@ pub(super) fn compare_sides(
         .map(|side| &side.selection.signature.outputs);
     let outputs = match_values(outputs[0], outputs[1]).ok_or_else(|| {
         Failure::Other(format!(
-            "A has {} outputs and B has {}: they cannot be compared",
+            "A and B give different numbers of outputs, {} and {}: they cannot be compared",
             outputs[0].len(),
             outputs[1].len()
         ))

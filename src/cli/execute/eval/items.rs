@@ -1,15 +1,13 @@
 //! The run of a variant over the items of a data set.
 
-use std::io::IsTerminal as _;
 use std::time::Duration;
-
-use indicatif::{ProgressBar, ProgressStyle};
 
 use super::EvalArgs;
 use super::model::EvalModel;
 use super::report::{EvalRow, ItemFault};
 use super::store::{self, ItemResult, ResultFile};
 use crate::cli::exit::Failure;
+use crate::cli::progress;
 use pkgtool_engine::runtime::statistics::Times;
 use pkgtool_eval::{EvalDataset, ItemTruth, Outcome, figures};
 
@@ -25,7 +23,11 @@ pub(super) fn evaluate(
     let opened = args.results.as_ref();
     let opened = opened.map(|directory| ResultFile::open(directory, model, args.target.rounding));
     let (mut store, mut known) = opened.transpose()?.unzip();
-    let bar = progress_bar(&model.label(), dataset.items.len());
+    let bar = progress::bar(
+        dataset.items.len() as u64,
+        "{msg} {bar:30} {pos}/{len}, {eta} left",
+    );
+    bar.set_message(model.label());
     let mut results: Vec<(&ItemTruth, ItemResult)> = Vec::new();
     let (mut faults, mut continued) = (Vec::new(), 0);
     for item in &dataset.items {
@@ -63,13 +65,9 @@ pub(super) fn evaluate(
                 }),
             }
         }
-        if let Some(bar) = &bar {
-            bar.inc(1);
-        }
+        bar.inc(1);
     }
-    if let Some(bar) = bar {
-        bar.finish_and_clear();
-    }
+    bar.finish_and_clear();
     let times = results.iter().map(|(_, result)| {
         // The file may have any number.
         Duration::try_from_secs_f64(result.milliseconds / 1000.0).unwrap_or_default()
@@ -87,16 +85,4 @@ pub(super) fn evaluate(
         (results.len(), continued),
         faults,
     ))
-}
-
-fn progress_bar(label: &str, items: usize) -> Option<ProgressBar> {
-    if !std::io::stderr().is_terminal() {
-        return None;
-    }
-    let bar = ProgressBar::new(items as u64).with_message(label.to_owned());
-    let style = ProgressStyle::with_template("{msg} {bar:30} {pos}/{len}, {eta} left");
-    Some(match style {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    })
 }

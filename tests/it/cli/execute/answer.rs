@@ -35,9 +35,13 @@ fn run(directory: &TempDir, package: &str, file: &str, arguments: &[&str]) -> Ra
 fn every_capability_of_pictures_has_an_answer() {
     let directory = photo();
     for (package, recipe, part) in [
-        ("glimpse", "classification", "labels: none known"),
+        (
+            "glimpse",
+            "classification",
+            "labels: labels.txt of the package",
+        ),
         ("twin-view", "image-embedding", "16 numbers: ["),
-        ("mosaic", "semantic-segmentation", "class_0"),
+        ("mosaic", "semantic-segmentation", "grass"),
         (
             "watercolor",
             "style-transfer",
@@ -57,6 +61,83 @@ fn every_capability_of_pictures_has_an_answer() {
             .expect("a text");
         assert!(origin.contains("react-native-executorch"), "{origin}");
     }
+}
+
+#[test]
+fn examples_answer_the_inputs_beside_them() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for (package, input, parts) in [
+        ("glimpse", "glimpse/shape.png", &["  star "][..]),
+        (
+            "spotter",
+            "spotter/shapes.png",
+            &["  circle ", "  star ", "  square ", "  triangle "],
+        ),
+        (
+            "mosaic",
+            "mosaic/landscape.png",
+            &["sky ", "sea ", "sand ", "grass "],
+        ),
+        ("watercolor", "watercolor/landscape.png", &["128 x 128"]),
+        ("twin-view", "twin-view/shape.png", &["16 numbers"]),
+        (
+            "readline-ocr",
+            "readline-ocr/page.png",
+            &["  a page of text", "  read on a phone "],
+        ),
+        ("murmur-vad/qnn", "murmur-vad/words.wav", &["of 2.53 s"]),
+        (
+            "scribe-tiny-en/mlx",
+            "scribe-tiny-en/words.wav",
+            &["  seven three one open right\n"],
+        ),
+        #[cfg(feature = "english")]
+        ("parlor-tts", "Seven, three, one.", &["16000 samples"]),
+        (
+            "pocket-diffusion",
+            "a small blue star",
+            &["a picture of 32 x 32 pixels"],
+        ),
+    ] {
+        let input = match package {
+            "parlor-tts" | "pocket-diffusion" => input.to_owned(),
+            _ => format!("{EXAMPLES}/{input}"),
+        };
+        let ran = run(&directory, package, &input, &[]).expect_code(0);
+        for part in parts {
+            assert!(ran.stdout.contains(part), "{package}: {}", ran.stdout);
+        }
+    }
+}
+
+/// The words that one example speaks are those that another writes down.
+#[cfg(feature = "english")]
+#[test]
+fn an_example_hears_what_another_one_says() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for words in ["nine stop left", "seven three one open right"] {
+        let save = ["--set", "speed=1", "--save", "said.wav"];
+        run(&directory, "parlor-tts", words, &save).expect_code(0);
+        let heard = run(&directory, "scribe-tiny-en/mlx", "said.wav", &["--json"]);
+        let heard = heard.expect_code(0).json()["answer"]["text"].clone();
+        assert_eq!(heard, words);
+    }
+}
+
+/// The picture in the README is what the command beside it draws.
+#[test]
+fn the_picture_of_the_readme_is_drawn() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let input = format!("{EXAMPLES}/spotter/shapes.png");
+    run(&directory, "spotter", &input, &["--save", "boxes.png"]).expect_code(0);
+    let drawn = image::open(directory.path().join("boxes.png")).expect("a picture");
+    let shown = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/images/boxes.png");
+    let shown = image::open(shown).expect("a picture");
+    let (drawn, shown) = (drawn.into_rgb8(), shown.into_rgb8());
+    assert_eq!(drawn.dimensions(), shown.dimensions());
+    let differing = drawn.pixels().zip(shown.pixels()).filter(|(a, b)| a != b);
+    let differing = differing.count();
+    assert!(differing < 500, "{differing} pixels differ");
 }
 
 #[test]
@@ -316,7 +397,7 @@ fn inspect_shows_the_recipe_of_a_package() {
     for (package, recipe, value) in [
         ("glimpse", "classification", "top_k"),
         ("mosaic", "semantic-segmentation", "keep_size"),
-        ("readline-ocr", "text-recognition-grey", "alphabet"),
+        ("readline-ocr", "text-detection-paddle", "grow"),
         ("twin-view", "image-embedding", "normalize"),
     ] {
         let text = inspected(package, &[]).stdout;

@@ -15,12 +15,12 @@ fn compare(arguments: &[&str]) -> Ran {
 
 #[test]
 fn two_precisions_are_judged_by_what_suits_them() {
-    let json = compare(&["spotter", "--precision", "fp32,fp16", "--json"]);
+    let json = compare(&["glimpse/xnnpack", "--precision", "fp32,fp16", "--json"]);
     let json = json.expect_code(0).json();
     assert_eq!(json["agrees"], true);
     assert_eq!(json["tolerances"]["max_rel"], 1e-2);
     assert_eq!(json["cases"].as_array().expect("four seeds").len(), 4);
-    assert_eq!(json["outputs"][0]["name"], "boxes");
+    assert_eq!(json["outputs"][0]["name"], "output_0");
     assert!(json["outputs"][0]["cosine"].as_f64() > Some(0.999));
 }
 
@@ -28,7 +28,13 @@ fn two_precisions_are_judged_by_what_suits_them() {
 fn what_differs_is_reported_on_the_variant_in_the_config() {
     let tree = Tree::new();
     let report = |format: &str| tree.path(&format!("report.{format}"));
-    let mut arguments = vec!["spotter", "--precision", "fp32,fp16", "--max-abs", "1e-9"];
+    let mut arguments = vec![
+        "glimpse/xnnpack",
+        "--precision",
+        "fp32,fp16",
+        "--max-abs",
+        "1e-9",
+    ];
     arguments.extend(["--seeds", "1"]);
     let targets: Vec<String> = ["junit", "sarif", "github"]
         .iter()
@@ -44,7 +50,7 @@ fn what_differs_is_reported_on_the_variant_in_the_config() {
     let github = read("github");
     let line = github.lines().next().expect("an annotation");
     assert!(
-        line.starts_with("::error file=packages-examples/spotter/s/qnn/config.json,line="),
+        line.starts_with("::error file=packages-examples/glimpse/xnnpack/config.json,line="),
         "{line}"
     );
     assert!(
@@ -63,7 +69,7 @@ fn what_differs_is_reported_on_the_variant_in_the_config() {
     compare(&arguments).expect_code(1);
     let line = fs::read_to_string(report("github")).expect("a report");
     assert!(
-        line.starts_with("::error file=spotter/s/qnn/config.json,line="),
+        line.starts_with("::error file=glimpse/xnnpack/config.json,line="),
         "{line}"
     );
 }
@@ -144,11 +150,11 @@ fn what_cannot_be_compared_is_refused() {
         (&["spotter"][..], "compare needs two sides, got 1"),
         (
             &["spotter", "hush-sentence/mlx"],
-            "A has 2 outputs and B has 1",
+            "different numbers of outputs, 3 and 1",
         ),
         (
             &["murmur-vad/qnn", "parlor-tts"],
-            "input `mel` of A is float32",
+            "different numbers of inputs, 1 and 3: they cannot run",
         ),
         (&["spotter", "spotter", "--seeds", "0"], "--seeds"),
     ] {
@@ -167,7 +173,7 @@ fn a_tolerance_is_a_number_that_can_be_met() {
         ("--min-top1", &["nan", "-0.5", "50"]),
     ] {
         for value in values {
-            let ran = compare(&["spotter", "--precision", "fp32,fp16", option, value]);
+            let ran = compare(&["glimpse/xnnpack", "--precision", "fp32,fp16", option, value]);
             let ran = ran.expect_code(2);
             assert!(ran.stderr.contains(option), "{value}: {}", ran.stderr);
         }
@@ -181,7 +187,13 @@ fn a_tolerance_is_a_number_that_can_be_met() {
         "-1",
     ];
     let all = [
-        &["spotter", "--precision", "fp32,fp16", "--seeds", "1"],
+        &[
+            "glimpse/xnnpack",
+            "--precision",
+            "fp32,fp16",
+            "--seeds",
+            "1",
+        ],
         &given[..],
     ]
     .concat();

@@ -125,12 +125,9 @@ fn a_size_without_a_unit_is_asked_for_one() {
 fn a_memory_limit_that_bites_is_named() {
     let engines = [
         ("tract", "spotter/s/qnn/spotter_s_qnn_fp32.onnx"),
-        ("tract", "murmur-vad/xnnpack/murmur_vad_xnnpack_fp32.pte"),
+        ("tract", "glimpse/xnnpack/glimpse_xnnpack_fp32.pte"),
         ("ort", "spotter/s/qnn/spotter_s_qnn_fp32.onnx"),
-        (
-            "executorch",
-            "murmur-vad/xnnpack/murmur_vad_xnnpack_fp32.pte",
-        ),
+        ("executorch", "glimpse/xnnpack/glimpse_xnnpack_fp32.pte"),
     ];
     for (engine, model) in engines {
         let on = |limit: &str| {

@@ -169,7 +169,7 @@ fn sides_without_a_common_shape_are_refused_by_the_dimension() {
         (
             "four.onnx",
             "two.onnx",
-            "four.onnx has 1 inputs and two.onnx has 2",
+            "four.onnx and two.onnx take different numbers of inputs, 1 and 2",
         ),
     ] {
         let ran = bench(tree.root(), &[a, b]).expect_code(2);

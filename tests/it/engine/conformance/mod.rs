@@ -4,7 +4,7 @@
 //! A test fails on a panic, on a wrong answer without a known cause, and on an outcome that differs
 //! from the committed one. Each case runs in a worker process, so that a crash of the engine is the
 //! outcome of one case only. Each case runs several times in one session, with other inputs in
-//! between. A served endpoint also answers each case for several concurrent callers.
+//! between. Of the cases that a device's provider refuses, some run again. A served endpoint also answers each case for several concurrent callers.
 //!
 //! `CONFORMANCE_UPDATE=1` rewrites `tests/conformance/results` and `table.md`. The messages of an
 //! engine for each case are written to `target/test-environment/conformance-<engine>.log`.
@@ -34,6 +34,9 @@ use crate::support::environment::{EnvironmentPiece, say};
 
 /// Maximum time of a load or a run. The cases are tiny, but the engine may be a debug build.
 const TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Of the cases that a device's provider of the same version refused, one of this many runs again.
+const REFUSED_AGAIN: usize = 4;
 
 /// A tested engine with its configuration.
 struct Target {
@@ -131,7 +134,7 @@ impl Target {
             library = holder.path();
         }
         let start = Instant::now();
-        let told = self.run(cases, library);
+        let told = self.run(cases, library, self.before().as_ref());
         if let Some((_, reason)) = told.iter().find(|told| told.0 == Outcome::Unavailable) {
             if let Some((piece, _)) = self.needs {
                 piece.skip(&test, reason);
@@ -169,7 +172,14 @@ impl Target {
             .collect()
     }
 
-    fn run(&self, cases: &[Case], library: Option<PathBuf>) -> Vec<Told> {
+    /// Returns the committed results whose refused cases need not run again.
+    fn before(&self) -> Option<Results> {
+        let committed = Results::committed(self.name)?;
+        let is_same = committed.made_with == self.made_with();
+        (is_same && self.provider != Provider::Cpu && !is_update()).then_some(committed)
+    }
+
+    fn run(&self, cases: &[Case], library: Option<PathBuf>, before: Option<&Results>) -> Vec<Told> {
         let setting = Setting {
             engine: self.engine,
             precision: self.precision,
@@ -193,7 +203,13 @@ impl Target {
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 cases.get(index).map(|case| (index, case))
             } {
-                let outcome = outcome::of(case, &setting);
+                let known = before.and_then(|it| it.cases.get(&case.name));
+                let is_refused = known.is_some_and(|it| it.1 == Outcome::Unsupported);
+                let outcome = if is_refused && index % REFUSED_AGAIN != 0 {
+                    (Outcome::Unsupported, "not run again".to_owned())
+                } else {
+                    outcome::of(case, &setting)
+                };
                 if outcome.0 == Outcome::Unavailable {
                     // The engine is unavailable for all cases, so the others are skipped.
                     next.store(cases.len(), Ordering::Relaxed);

@@ -334,8 +334,13 @@ fn counts_of_an_open_number_of_values_are_added_up() {
             value(12, "y", INT64, None),
             numbers("axis", &[0]),
             node("Less", &["x", "bound"], "low", &[]),
-            node("Cast", &["low"], "counts", &[("to", Attribute::Int(INT64))]),
-            node(operator, &["counts", "axis"], "y", &[("keepdims", Attribute::Int(0))]),
+            node("Cast", &["low"], "counts", &[("to", Attribute::Int(7))]),
+            node(
+                operator,
+                &["counts", "axis"],
+                "y",
+                &[("keepdims", Attribute::Int(0))],
+            ),
         ];
         let run = |x: &[f64], y: f64| {
             let inputs = vec![float(&[x.len() as u64], x), float(&[1], &[2.5])];

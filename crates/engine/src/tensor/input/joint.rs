@@ -37,7 +37,9 @@ pub struct JointSignature {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JointError {
     /// The numbers of inputs differ.
-    #[error("{a} has {in_a} inputs and {b} has {in_b}: they cannot run on the same inputs")]
+    #[error(
+        "{a} and {b} take different numbers of inputs, {in_a} and {in_b}: they cannot run on the same inputs"
+    )]
     Count {
         /// One model.
         a: String,

@@ -423,7 +423,11 @@ fn what_any_side_fixes_or_ties_holds_for_all() {
     let both = joint(&[&eight, &decoder()]).expect("a joint signature exists");
     assert_eq!(dims(&both)[2], "float32[1, 7, 2]");
     for (a, b, reason) in [
-        (&open, &decoder(), "A has 2 inputs and B has 3"),
+        (
+            &open,
+            &decoder(),
+            "take different numbers of inputs, 2 and 3",
+        ),
         (
             &float(["x", "z"], vec![Dim::Fixed(9), up_to(9)], vec![symbol("n")]),
             &open,
