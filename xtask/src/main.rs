@@ -76,7 +76,7 @@ const TASKS: &[Task] = &[
         steps: &[
             run_with(
                 &[("BOOK_UPDATE", "1")],
-                &["cargo", "test", "--test", "it", "book::"],
+                &["tests/run", "--test", "it", "book::"],
             ),
             run(&[".ci/docs"]),
         ],
