@@ -58,7 +58,9 @@ class Detector(nn.Module):
         self.stride = 8
         middles = (torch.arange(size // self.stride) + 0.5) * self.stride
         rows, columns = torch.meshgrid(middles, middles, indexing="ij")
-        self.register_buffer("middles", torch.stack((columns, rows, columns, rows), 2).view(1, -1, 4))
+        self.register_buffer(
+            "middles", torch.stack((columns, rows, columns, rows), 2).view(1, -1, 4)
+        )
         self.register_buffer("signs", torch.tensor([-1.0, -1.0, 1.0, 1.0]) * self.stride)
 
     def forward(self, image):

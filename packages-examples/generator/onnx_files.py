@@ -256,7 +256,5 @@ def stylizer(network, size):
     modes = {"mode": "nearest", "nearest_mode": "floor"}
     modes["coordinate_transformation_mode"] = "asymmetric"
     x = graph.op("Resize", x, "", scales, **modes)
-    graph.output(
-        graph.op("Sigmoid", conv(graph, x, network.out)), "stylized", [1, 3, size, size]
-    )
+    graph.output(graph.op("Sigmoid", conv(graph, x, network.out)), "stylized", [1, 3, size, size])
     return graph

@@ -105,7 +105,9 @@ def speech_synthesizer(network):
     lengths = graph.op("Mul", graph.op("Reshape", frames, axes(graph, -1)), tempo)
     ends = graph.op("CumSum", graph.op("Round", lengths), graph.scalar(np.int64(0)))
     total = graph.op("ReduceMax", ends, axes=[0], keepdims=0)
-    steps = graph.op("Range", number(graph, 0), graph.op("Add", total, number(graph, 1)), number(graph, 1))
+    steps = graph.op(
+        "Range", number(graph, 0), graph.op("Add", total, number(graph, 1)), number(graph, 1)
+    )
     column = graph.op("Unsqueeze", steps, axes(graph, 1))
     part = graph.op("Cast", graph.op("GreaterOrEqual", column, ends), to=7)
     part = graph.op("ReduceSum", part, axes(graph, 1), keepdims=0)
@@ -170,4 +172,6 @@ def cut(graph, x, axis, start, end):
 
 def nearest(graph, counts, rows):
     """1 where a count equals a row's number, else 0."""
-    return graph.op("Relu", graph.op("Sub", number(graph, 1), graph.op("Abs", graph.op("Sub", counts, rows))))
+    return graph.op(
+        "Relu", graph.op("Sub", number(graph, 1), graph.op("Abs", graph.op("Sub", counts, rows)))
+    )

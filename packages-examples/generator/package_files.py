@@ -41,9 +41,7 @@ class Package:
         for component, (data, _) in models.items():
             components[component] = self.file_name(precision, suffix, component)
             write(self.folder / components[component], data)
-        sizes = (
-            os.path.getsize(self.folder / reference) for reference in set(components.values())
-        )
+        sizes = (os.path.getsize(self.folder / reference) for reference in set(components.values()))
         self.variants.append(
             {
                 "precision": precision,

@@ -5,8 +5,18 @@ import copy
 import torch
 from torch.export import Dim
 
-from . import networks, onnx_files, onnx_int8, onnx_sound, scene_training, scenes
-from . import side_files, speech, speech_training, text_packages
+from . import (
+    networks,
+    onnx_files,
+    onnx_int8,
+    onnx_sound,
+    scene_training,
+    scenes,
+    side_files,
+    speech,
+    speech_training,
+    text_packages,
+)
 from .executorch_files import Method, Program, build
 from .package_files import Package, write, write_json, write_lines
 

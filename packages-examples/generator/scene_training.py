@@ -309,7 +309,9 @@ def reader():
     def loss():
         lines, texts = batch_of(line_picture, 24)
         scores = network(lines).transpose(0, 1)
-        targets = [torch.tensor([scenes.LETTERS.index(letter) + 1 for letter in it]) for it in texts]
+        targets = [
+            torch.tensor([scenes.LETTERS.index(letter) + 1 for letter in it]) for it in texts
+        ]
         lengths = torch.tensor([len(it) for it in texts])
         steps = torch.full((len(texts),), scores.shape[0])
         return F.ctc_loss(scores, torch.cat(targets), steps, lengths)
@@ -372,7 +374,11 @@ def finder():
 def example_page():
     """A picture of three lines, 256 x 256."""
     picture = torch.full((3, 256, 256), 0.93)
-    for top, height, text in ((40, 18, "a page of text"), (104, 16, "read on a phone"), (170, 20, "3.14159")):
+    for top, height, text in (
+        (40, 18, "a page of text"),
+        (104, 16, "read on a phone"),
+        (170, 20, "3.14159"),
+    ):
         mask = printed(text, height)
         picture[:, top : top + height, 20 : 20 + mask.shape[2]] -= 0.75 * mask
     return picture

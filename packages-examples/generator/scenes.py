@@ -11,7 +11,18 @@ import zlib
 import numpy as np
 import torch
 
-SHAPES = ("circle", "square", "triangle", "star", "cross", "ring", "heart", "moon", "hexagon", "diamond")
+SHAPES = (
+    "circle",
+    "square",
+    "triangle",
+    "star",
+    "cross",
+    "ring",
+    "heart",
+    "moon",
+    "hexagon",
+    "diamond",
+)
 COLOURS = {
     "red": (0.85, 0.15, 0.15), "green": (0.15, 0.65, 0.2), "blue": (0.15, 0.3, 0.85),
     "yellow": (0.95, 0.85, 0.2), "black": (0.08, 0.08, 0.08), "white": (0.96, 0.96, 0.96),
@@ -117,7 +128,9 @@ def several_shapes(height, width, kinds, least=0.1, most=0.24):
         if any(math.hypot(x - a, y - b) < (radius + r) * 1.1 for _, a, b, r in found):
             continue
         kind = int(torch.randint(0, kinds, (1,)))
-        paint(picture, SHAPES[kind], contrasting(picture), x, y, radius, float(between(-0.2, 0.2, 1)))
+        paint(
+            picture, SHAPES[kind], contrasting(picture), x, y, radius, float(between(-0.2, 0.2, 1))
+        )
         found.append((kind, x, y, radius))
     return picture.clamp(0, 1), found
 
@@ -153,7 +166,13 @@ def landscape(size):
     grain = torch.randn(size, size)
     shade = between(-0.06, 0.06, 5, 3)
     base = torch.tensor(
-        [(0.6, 0.78, 0.95), (0.1, 0.35, 0.6), (0.88, 0.78, 0.55), (0.3, 0.6, 0.2), (0.45, 0.42, 0.4)]
+        [
+            (0.6, 0.78, 0.95),
+            (0.1, 0.35, 0.6),
+            (0.88, 0.78, 0.55),
+            (0.3, 0.6, 0.2),
+            (0.45, 0.42, 0.4),
+        ]
     )
     rough = torch.tensor([0.01, 0.03, 0.04, 0.08, 0.08]) * float(between(0, 1.2, 1))
     colour = (base + shade)[classes].permute(2, 0, 1)
@@ -182,7 +201,9 @@ def labelled(shape, colour):
 def example_shapes():
     """A picture of four shapes, 240 x 240."""
     rows, columns = grid(240, 240)
-    picture = torch.stack((0.8 + rows / 1200, 0.82 + columns / 1600, 0.85 + rows / 2000)).clamp(0, 1)
+    picture = torch.stack((0.8 + rows / 1200, 0.82 + columns / 1600, 0.85 + rows / 2000)).clamp(
+        0, 1
+    )
     for shape, colour, x, y, radius in (
         ("circle", "red", 62, 70, 40),
         ("star", "blue", 172, 62, 46),

@@ -60,7 +60,9 @@ WORDS = {
 
 def parts():
     """Two rows for every phoneme: frames, voice, three formants, noise, its centre and width."""
-    rows = {symbol: [(length, 0, 500, 1500, 2500, 0, 3000, 1000)] for symbol, length in PAUSES.items()}
+    rows = {
+        symbol: [(length, 0, 500, 1500, 2500, 0, 3000, 1000)] for symbol, length in PAUSES.items()
+    }
     for symbol, (length, *formants) in VOWELS.items():
         rows[symbol] = [(length, 1, *formants, 0, 3000, 1000)]
     for symbol, both in DIPHTHONGS.items():
@@ -85,7 +87,9 @@ def spoken_ids(phonemes):
     """Ids of a sentence: a start, an end, and a pad behind every symbol."""
     ids = symbol_ids()
     symbols = ["^", *phonemes, "$"]
-    return torch.tensor([[number for symbol in symbols for number in (ids[symbol][0], ids["_"][0])]])
+    return torch.tensor(
+        [[number for symbol in symbols for number in (ids[symbol][0], ids["_"][0])]]
+    )
 
 
 def noise_blocks():

@@ -34,7 +34,10 @@ def noise(length):
     if kind == 3:
         return torch.sin(6.2832 * float(between(200, 4000, 1)) * time)
     clicks = (torch.rand(length) < 3 / speech.RATE).float()
-    return F.conv1d(clicks[None, None], torch.hann_window(64)[None, None], padding=32)[0, 0, :length] * 3
+    return (
+        F.conv1d(clicks[None, None], torch.hann_window(64)[None, None], padding=32)[0, 0, :length]
+        * 3
+    )
 
 
 def with_noise(samples):

@@ -91,7 +91,9 @@ pub enum SubtitleFormat {
 impl SegmentAnswer {
     /// Returns the length of all segments, in seconds.
     pub fn sum(&self) -> f64 {
-        self.segments.iter().map(|it| it.end - it.start).sum()
+        // The sum of no numbers is -0.
+        let lengths = self.segments.iter().map(|it| it.end - it.start);
+        lengths.fold(0.0, |sum, length| sum + length)
     }
 
     pub(super) fn to_json(&self) -> Json {
@@ -192,6 +194,15 @@ impl SubtitleFormat {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn silence_has_no_speech() {
+        let answer = SegmentAnswer {
+            segments: Vec::new(),
+            seconds: 2.0,
+        };
+        assert_eq!(answer.to_json()["speech"].to_string(), "0.0");
+    }
 
     #[test]
     fn subtitles_have_times_and_single_lines() {

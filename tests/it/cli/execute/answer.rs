@@ -275,7 +275,12 @@ fn bad_settings_and_packages_are_refused_with_a_remedy() {
                 &["--save", "x.png"],
                 "--save x.png: the answer has no places in the picture",
             ),
-            ("watercolor", file, &["--save", "x.txt"], "--save x.txt: "),
+            (
+                "watercolor",
+                file,
+                &["--save", "x.txt"],
+                "--save x.txt: expected a name that ends with .png, .jpg, .webp or .gif",
+            ),
             (
                 "glimpse",
                 file,

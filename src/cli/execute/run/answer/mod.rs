@@ -5,7 +5,7 @@ mod text;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use image::RgbImage;
+use image::{ImageFormat, RgbImage};
 use serde_json::{Value as Json, json};
 
 use super::super::answering::{self, AnsweringModel, GivenMedia, RecipeWish, TimedModel};
@@ -244,7 +244,12 @@ fn save_picture(file: &Path, answer: &TypedAnswer, given: &Path) -> Result<(), F
 }
 
 fn write_picture(file: &Path, picture: &RgbImage) -> Result<(), Failure> {
-    let saved = picture.save(file);
+    let format = ImageFormat::from_path(file);
+    let format = format.ok().filter(ImageFormat::writing_enabled);
+    let format = format.ok_or_else(|| {
+        unsaved(file, "expected a name that ends with .png, .jpg, .webp or .gif")
+    })?;
+    let saved = picture.save_with_format(file, format);
     saved.map_err(|error| unsaved(file, &error.to_string()))
 }
 
