@@ -247,7 +247,10 @@ fn write_picture(file: &Path, picture: &RgbImage) -> Result<(), Failure> {
     let format = ImageFormat::from_path(file);
     let format = format.ok().filter(ImageFormat::writing_enabled);
     let format = format.ok_or_else(|| {
-        unsaved(file, "expected a name that ends with .png, .jpg, .webp or .gif")
+        unsaved(
+            file,
+            "expected a name that ends with .png, .jpg, .webp or .gif",
+        )
     })?;
     let saved = picture.save_with_format(file, format);
     saved.map_err(|error| unsaved(file, &error.to_string()))
