@@ -22,6 +22,13 @@ MERGES = (
     "|o u|Ġth e|l l|a r|Ġ b|Ġa n|Ġan d"
 ).split("|")
 
+BYTE_LEVEL = {
+    "type": "ByteLevel",
+    "add_prefix_space": False,
+    "trim_offsets": True,
+    "use_regex": True,
+}
+
 
 def added(tokens):
     """Special tokens as the format lists them."""
@@ -83,21 +90,15 @@ def pair_tokenizer():
     """Byte-pair encoding of lower-case English, spaces kept as `Ġ`."""
     merged = [merge.replace(" ", "") for merge in MERGES]
     tokens = BPE_SPECIAL + LETTERS + merged
-    byte_level = {
-        "type": "ByteLevel",
-        "add_prefix_space": False,
-        "trim_offsets": True,
-        "use_regex": True,
-    }
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
         "added_tokens": added(BPE_SPECIAL),
         "normalizer": {"type": "Lowercase"},
-        "pre_tokenizer": byte_level,
+        "pre_tokenizer": BYTE_LEVEL,
         "post_processor": None,
-        "decoder": byte_level,
+        "decoder": BYTE_LEVEL,
         "model": {
             "type": "BPE",
             "dropout": None,
@@ -133,12 +134,6 @@ def speech_tokens():
 def speech_tokenizer():
     """A token for every word, written as Whisper's tokenizers write it."""
     tokens = speech_tokens()
-    byte_level = {
-        "type": "ByteLevel",
-        "add_prefix_space": False,
-        "trim_offsets": True,
-        "use_regex": True,
-    }
     special = added(SPEECH_SPECIAL)
     for token in special:
         token["id"] = tokens.index(token["content"])
@@ -148,9 +143,9 @@ def speech_tokenizer():
         "padding": None,
         "added_tokens": special,
         "normalizer": None,
-        "pre_tokenizer": byte_level,
+        "pre_tokenizer": BYTE_LEVEL,
         "post_processor": None,
-        "decoder": byte_level,
+        "decoder": BYTE_LEVEL,
         "model": {
             "type": "WordLevel",
             "vocab": {token: number for number, token in enumerate(tokens)},

@@ -1,16 +1,10 @@
-//! Progress bars on standard error.
-
-use std::io::{self, IsTerminal as _};
+//! Progress bars on standard error. The library hides them unless that is a terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Returns a bar that shows this template of the library. It is hidden unless standard error is a terminal.
+/// Returns a bar that shows this template of the library.
 pub(super) fn bar(length: u64, template: &str) -> ProgressBar {
-    if io::stderr().is_terminal() {
-        styled(ProgressBar::new(length), template)
-    } else {
-        ProgressBar::hidden()
-    }
+    styled(ProgressBar::new(length), template)
 }
 
 /// Shows a bar by a template.

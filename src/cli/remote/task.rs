@@ -1,7 +1,6 @@
 //! `pkgtool task`.
 
 use std::fs;
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -193,13 +192,12 @@ async fn wait(args: &WaitArgs) -> Result<Exit, Failure> {
     })
 }
 
-/// Returns a spinner on standard error, hidden unless that is a terminal.
+/// Returns a spinner on standard error.
 fn spinner() -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
     let spinner = progress::styled(ProgressBar::new_spinner(), "{spinner} {msg}  {elapsed}");
-    spinner.enable_steady_tick(SPINNER_INTERVAL);
+    if !spinner.is_hidden() {
+        spinner.enable_steady_tick(SPINNER_INTERVAL);
+    }
     spinner
 }
 

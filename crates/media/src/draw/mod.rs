@@ -93,18 +93,21 @@ fn boxes(answer: &BoxAnswer, mut picture: RgbImage) -> RgbImage {
         let [left, top, right, bottom] = object.corners.map(|at| at.max(0.0).round() as u32);
         let (left, right) = (left.min(width - 1), right.min(width - 1));
         let (top, bottom) = (top.min(height - 1), bottom.min(height - 1));
-        for y in top..=bottom {
-            let is_edge = y - top < line || bottom - y < line;
-            let edges = [
-                (left, left + line),
-                ((right + 1).saturating_sub(line), right + 1),
-            ];
-            let whole = [(left, right + 1), (0, 0)];
-            for x in (if is_edge { whole } else { edges })
-                .into_iter()
-                .flat_map(|(from, to)| from..to)
-            {
-                if x >= left && x <= right {
+        // The width of a line inwards from each edge.
+        let inner = [
+            right.min(left + line - 1),
+            bottom.min(top + line - 1),
+            left.max((right + 1).saturating_sub(line)),
+            top.max((bottom + 1).saturating_sub(line)),
+        ];
+        for [left, top, right, bottom] in [
+            [left, top, right, inner[1]],
+            [left, inner[3], right, bottom],
+            [left, top, inner[0], bottom],
+            [inner[2], top, right, bottom],
+        ] {
+            for y in top..=bottom {
+                for x in left..=right {
                     picture.put_pixel(x, y, Rgb(colour));
                 }
             }
