@@ -19,6 +19,7 @@ seeds, so their answers mean nothing. The others answer, each of them an input t
   `sentence-transformers` say of the same weights is written to `tests/fixtures/text`, in the same run.
 - parlor-tts speaks by rule: `generator/speech.py` has the formants of each phoneme. murmur-vad and
   scribe-tiny-en are trained on its voice (`generator/speech_training.py`).
+- lookout is trained on questions about shapes in pictures (`generator/picture_chat.py`).
 - The others are trained on shapes, landscapes and lines of text that `generator/scenes.py` draws
   (`generator/scene_training.py`).
 
@@ -40,6 +41,7 @@ error if not. Sizes in names (`1b`) show how names are built, not how large a fi
 | watercolor       | mlx coreml                      | image to image; ONNX meant for mlx |
 | parlor-tts       | 82m/xnnpack                     | ONNX with external data; Piper's file of phonemes |
 | jackdaw          | xnnpack mlx qnn                 | a chat model that answers: a program with a cache, ONNX with past and present, ONNX without memory; a trained tokenizer, a chat template with tools and thoughts |
+| lookout          | xnnpack mlx                     | a chat model that sees: three methods in one file, and three ONNX components |
 | kindred          | xnnpack mlx                     | sentences near each other: a program that gives a vector, ONNX that gives a state a token |
 
 `methods` is taken from what was exported. Names of values are left out, as introspecting tools do,

@@ -75,6 +75,23 @@ class Detector(nn.Module):
         return sides, self.scores(x).flatten(2).transpose(1, 2)
 
 
+class Looker(nn.Module):
+    """A picture of bytes to rows of embeddings: one for each part of a grid."""
+
+    def __init__(self, width, side=4):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 16, 3, 2, 1)
+        self.blocks = nn.Sequential(
+            Separable(16, 32, 2), Separable(32, 40), Separable(40, 40, 2), Separable(40, 40)
+        )
+        self.out = nn.Linear(40, width)
+        self.side = side
+
+    def forward(self, image):
+        x = self.blocks(torch.relu(self.stem(image / 127.5 - 1)))
+        return self.out(F.avg_pool2d(x, x.shape[2] // self.side).flatten(2).transpose(1, 2))
+
+
 class Segmenter(nn.Module):
     """Encoder, decoder and one skip connection; a score a class and pixel."""
 

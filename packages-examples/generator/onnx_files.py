@@ -230,6 +230,22 @@ def detector(network, size, real):
     return graph
 
 
+def looker(network, size):
+    """A picture of bytes to rows of embeddings."""
+    graph = Graph("looker")
+    x = graph.input("pixel_values", [1, 3, size, size])
+    half = graph.scalar(np.float32(127.5))
+    x = graph.op("Sub", graph.op("Div", x, half), graph.scalar(np.float32(1)))
+    x = graph.op("Relu", conv(graph, x, network.stem))
+    for layer in network.blocks:
+        x = separable(graph, x, layer)
+    part = size // 8 // network.side
+    x = graph.op("AveragePool", x, kernel_shape=[part, part], strides=[part, part])
+    x = linear(graph, rows_of(graph, x), network.out)
+    graph.output(x, "image_features", [1, network.side**2, network.out.out_features])
+    return graph
+
+
 def sentence_encoder(network):
     """Token ids of any batch and length to unit-length vectors."""
     graph = Graph("sentence_encoder")

@@ -15,11 +15,15 @@ TOTAL = f"{PAST} + {LENGTH}"
 HIDDEN = np.float32(-1e9)
 
 
-def decoder_with_past(model):
-    """A Llama that takes the keys and values of what went before and gives those of all."""
+def decoder_with_past(model, embedded=False):
+    """A Llama that takes the keys and values of what went before and gives those of all. It takes
+    tokens, or their embeddings."""
     graph = Graph("decoder_with_past")
     config = model.config
-    ids = graph.input("input_ids", [BATCH, LENGTH], "int64")
+    if embedded:
+        ids = graph.input("inputs_embeds", [BATCH, LENGTH, config.hidden_size])
+    else:
+        ids = graph.input("input_ids", [BATCH, LENGTH], "int64")
     mask = graph.input("attention_mask", [BATCH, TOTAL], "int64")
     positions = graph.input("position_ids", [BATCH, LENGTH], "int64")
     heads, size = config.num_key_value_heads, config.head_dim
@@ -34,7 +38,9 @@ def decoder_with_past(model):
     seen = graph.op("Cast", mask, to=helper.TensorProto.BOOL)
     seen = graph.op("Unsqueeze", seen, graph.raw(np.array([1, 2])))
     seen = graph.op("And", causal(graph, length, total), seen)
-    x, present = decoder(graph, model, ids, positions, seen, past)
+    table = graph.weight(model.model.embed_tokens.weight, "embed_tokens")
+    x = ids if embedded else graph.op("Gather", table, ids)
+    x, present = decoder(graph, model, (x, table), positions, seen, past)
     # Outputs in the order of the usual exporters.
     graph.output(x, "logits", [BATCH, LENGTH, config.vocab_size])
     for layer, pair in enumerate(present):
@@ -54,8 +60,19 @@ def plain_decoder(model):
     positions = counted(graph, graph.scalar(np.int64(0)), length)
     positions = graph.op("Unsqueeze", positions, graph.raw(np.array([0])))
     none = [[None, None]] * model.config.num_hidden_layers
-    x, _ = decoder(graph, model, ids, positions, causal(graph, length, length), none)
+    table = graph.weight(model.model.embed_tokens.weight, "embed_tokens")
+    x = graph.op("Gather", table, ids)
+    x, _ = decoder(graph, model, (x, table), positions, causal(graph, length, length), none)
     graph.output(x, "logits", [BATCH, LENGTH, model.config.vocab_size])
+    return graph
+
+
+def token_embedding(model):
+    """Tokens to their embeddings."""
+    graph = Graph("token_embedding")
+    ids = graph.input("input_ids", [BATCH, LENGTH], "int64")
+    x = graph.op("Gather", graph.weight(model.model.embed_tokens.weight, "embed_tokens"), ids)
+    graph.output(x, "inputs_embeds", [BATCH, LENGTH, model.config.hidden_size])
     return graph
 
 
@@ -76,10 +93,10 @@ def causal(graph, length, total):
     return graph.op("LessOrEqual", counted(graph, graph.scalar(np.int64(0)), total), own)
 
 
-def decoder(graph, model, ids, positions, seen, past):
-    """Logits, and the keys and values of each layer."""
-    config, table = model.config, graph.weight(model.model.embed_tokens.weight, "embed_tokens")
-    x = graph.op("Gather", table, ids)
+def decoder(graph, model, embedded, positions, seen, past):
+    """Logits, and the keys and values of each layer. `embedded` are embeddings and their table."""
+    config = model.config
+    x, table = embedded
     cosine, sine = rotation(graph, model, positions)
     bias = graph.op("Where", seen, graph.scalar(np.float32(0)), graph.scalar(HIDDEN))
     present = []

@@ -330,5 +330,6 @@ REPOSITORIES = {
     "watercolor": watercolor,
     "parlor-tts": parlor,
     "jackdaw": text_packages.jackdaw,
+    "lookout": text_packages.lookout,
     "kindred": text_packages.kindred,
 }

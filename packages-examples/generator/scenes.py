@@ -135,6 +135,28 @@ def several_shapes(height, width, kinds, least=0.1, most=0.24):
     return picture.clamp(0, 1), found
 
 
+def named_shapes(size, kinds, most=2):
+    """A picture of shapes in named colours, from left to right; names of colours and shapes."""
+    picture = background(size, size)
+    mean, found = picture.mean(dim=(1, 2)), []
+    count = int(torch.randint(1, most + 1, (1,)))
+    apart = {
+        name: colour
+        for name, colour in COLOURS.items()
+        if (torch.tensor(colour) - mean).abs().sum() > 0.7
+    }
+    for place in range(count):
+        kind = SHAPES[int(torch.randint(0, kinds, (1,)))]
+        colour = list(apart)[int(torch.randint(0, len(apart), (1,)))]
+        room = size / count
+        radius = float(between(0.3, 0.45, 1)) * room if count > 1 else float(between(0.2, 0.4, 1)) * size
+        x = room * place + float(between(radius, max(radius, room - radius) + 1e-3, 1))
+        y = float(between(radius, size - radius, 1))
+        paint(picture, kind, COLOURS[colour], x, y, radius, float(between(-0.2, 0.2, 1)))
+        found.append((colour, kind))
+    return picture.clamp(0, 1), found
+
+
 def extent(kind, x, y, radius):
     """The box around a shape."""
     reach = 0.85 if SHAPES[kind] == "square" else 1.0
@@ -220,8 +242,8 @@ def example_landscape():
     return landscape(128)[0]
 
 
-def write_png(path, picture):
-    """Writes a picture of one or three channels as PNG."""
+def png(picture):
+    """A picture of one or three channels as PNG."""
     pixels = (np.asarray(picture).transpose(1, 2, 0) * 255).round().astype(np.uint8)
     height, width, channels = pixels.shape
     rows = b"".join(b"\0" + row.tobytes() for row in pixels)
@@ -230,5 +252,10 @@ def write_png(path, picture):
     for kind, body in ((b"IHDR", header), (b"IDAT", zlib.compress(rows, 9)), (b"IEND", b"")):
         data += struct.pack(">I", len(body)) + kind + body
         data += struct.pack(">I", zlib.crc32(kind + body))
+    return data
+
+
+def write_png(path, picture):
+    """Writes a picture of one or three channels as PNG."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
+    path.write_bytes(png(picture))

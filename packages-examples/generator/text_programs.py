@@ -78,8 +78,11 @@ class CachedLlama(nn.Module):
         self.register_buffer("frequencies", model.model.rotary_emb.inv_freq.clone())
 
     def forward(self, tokens, input_pos):
-        positions = input_pos + torch.arange(tokens.shape[1])
-        x = self.tokens(tokens)
+        return self.decode(self.tokens(tokens), input_pos)
+
+    def decode(self, x, input_pos):
+        """Embeddings of tokens and the position of the first in, logits of the last out."""
+        positions = input_pos + torch.arange(x.shape[1])
         angles = positions[:, None, None] * self.frequencies
         turn = angles.cos(), angles.sin()
         bias = torch.where(torch.arange(self.longest) > positions[:, None], -1e9, 0.0)
@@ -89,6 +92,13 @@ class CachedLlama(nn.Module):
         # keep a second copy of.
         last = self.norm(x[0, -1:]).transpose(0, 1)
         return torch.mm(self.tokens.weight, last).view(1, -1)
+
+
+class EmbeddedLlama(CachedLlama):
+    """A Llama that takes embeddings in place of tokens."""
+
+    def forward(self, embeddings, input_pos):
+        return self.decode(embeddings, input_pos)
 
 
 class SentenceVector(nn.Module):

@@ -30,7 +30,9 @@ impl EvalTask {
             TypedAnswerKind::Boxes => Some(Self::Detection),
             TypedAnswerKind::Classes => Some(Self::Segmentation),
             TypedAnswerKind::Transcript => Some(Self::Transcription),
-            TypedAnswerKind::Text | TypedAnswerKind::Lines => Some(Self::Reading),
+            TypedAnswerKind::Text | TypedAnswerKind::Lines | TypedAnswerKind::Reply => {
+                Some(Self::Reading)
+            }
             TypedAnswerKind::Vector
             | TypedAnswerKind::Picture
             | TypedAnswerKind::Segments

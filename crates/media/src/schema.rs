@@ -104,6 +104,7 @@ impl TypedAnswerKind {
                     ("phonemes", &text),
                 ])
             }
+            Self::Reply => all(&[("text", &text)]),
             Self::Text => all(&[("text", &text), ("score", &number), ("label_source", &text)]),
         }
     }

@@ -15,6 +15,7 @@ pub mod ends;
 pub mod generation;
 pub mod model;
 pub mod sampling;
+pub mod slot;
 pub mod stop;
 pub mod template;
 pub mod tokenizer;

@@ -14,6 +14,7 @@ mod parsing;
 mod run;
 mod sides;
 mod sizes;
+mod talking;
 mod target_args;
 
 use std::path::Path;
@@ -156,16 +157,7 @@ fn start_with_notes(
     inputs: &[Tensor],
     launcher: &Launcher,
 ) -> Result<Started, Failure> {
-    let started = target::start(wish, inputs, launcher).map_err(|error| {
-        let model = wish.model.display();
-        let others = match &error {
-            StartError::Failed(tried) if wish.engine.is_some() && !is_ended_by_limit(tried) => {
-                "; without `--engine`, other engines are tried"
-            }
-            _ => "",
-        };
-        Failure::Other(format!("{model}: {error}{others}"))
-    })?;
+    let started = start(wish, inputs, launcher)?;
     note_wrong_operators(wish, &started, false);
     // With a named engine, the user knows that it is not the backend. The output says so, too.
     if let Some(why) = started.off_target().filter(|_| wish.engine.is_none()) {
@@ -178,4 +170,18 @@ fn start_with_notes(
         );
     }
     Ok(started)
+}
+
+/// Loads the model and runs it once.
+fn start(wish: &StartRequest, inputs: &[Tensor], launcher: &Launcher) -> Result<Started, Failure> {
+    target::start(wish, inputs, launcher).map_err(|error| {
+        let model = wish.model.display();
+        let others = match &error {
+            StartError::Failed(tried) if wish.engine.is_some() && !is_ended_by_limit(tried) => {
+                "; without `--engine`, other engines are tried"
+            }
+            _ => "",
+        };
+        Failure::Other(format!("{model}: {error}{others}"))
+    })
 }

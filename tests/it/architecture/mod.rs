@@ -59,7 +59,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("cli/execute/answering", &[]),
     ("cli/execute/backends", &[]),
     ("cli/execute/bench", &[]),
-    ("cli/execute/chat", &[]),
+    ("cli/execute/chat", &["cli/execute/answering"]),
     ("cli/execute/compare", &["cli/execute/answering"]),
     ("cli/execute/compare/all", &[]),
     ("cli/execute/eval", &["cli/execute/answering"]),
@@ -232,7 +232,10 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("serve/service/engine", &[]),
     ("serve/service/media", &["serve/service/tensors"]),
     ("serve/service/tensors", &[]),
-    ("serve/service/text", &["serve/service/engine"]),
+    (
+        "serve/service/text",
+        &["serve/service/engine", "serve/service/media"],
+    ),
     ("serve/service/texts", &[]),
     ("serve/service/upstream", &[]),
     (

@@ -27,6 +27,7 @@ mod records;
 mod registry;
 mod reload;
 mod rude;
+mod seeing;
 mod stopping;
 mod streams;
 mod tasks;

@@ -33,6 +33,7 @@ async fn every_example_is_a_service() {
         "hush_sentence",
         "jackdaw",
         "kindred",
+        "lookout",
         "mosaic_nano",
         "murmur_vad",
         "parlor_tts_82m",

@@ -323,7 +323,7 @@ fn a_failure_of_the_engine_changes_nothing() {
         let model = decoder.model().clone();
         let (held, tokens) = (1000, &[2][..]);
         let beyond = RunStart::Cut(1000);
-        let beyond = (decoder.steps()).step(&model, beyond, StepTokens { held, tokens });
+        let beyond = (decoder.steps()).step(&model, beyond, StepTokens::new(held, tokens));
         assert!(beyond.is_err(), "{what}");
     }
 }

@@ -38,10 +38,7 @@ impl Held {
             .iter()
             .map(|(lane, tokens)| LaneRow {
                 lane: *lane,
-                fed: StepTokens {
-                    held: held(lane),
-                    tokens,
-                },
+                fed: StepTokens::new(held(lane), tokens),
             })
             .collect();
         let lanes = Lanes {

@@ -18,7 +18,7 @@ use pkgtool_base::source::JsonPath;
 type TakeKey = fn(&PolicySettings, &PolicySettings, &mut PolicySettings) -> bool;
 
 /// All keys with an effect. Keys that only hide findings or files are never merged.
-const KEY_RULES: [(&str, TakeKey); 16] = [
+const KEY_RULES: [(&str, TakeKey); 17] = [
     ("root", |_, nested, _| nested.has_root),
     ("select", take_select),
     ("ignore", |above, nested, _| {
@@ -39,6 +39,8 @@ const KEY_RULES: [(&str, TakeKey); 16] = [
     }),
     ("schema", take_schema),
     ("schema-id", take_schema_id),
+    // It has no effect on findings.
+    ("recipes", |_, _, _| false),
     ("allow-licenses", take_licenses),
     ("require-backends", |_, nested, merged| {
         add(&mut merged.backends, &nested.backends);

@@ -57,6 +57,7 @@ impl AnswerAgreement {
                 self.texts.add(&spoken(&a.text), &spoken(&b.text))
             }
             (TypedAnswer::Text(a), TypedAnswer::Text(b)) => self.texts.add(&a.text, &b.text),
+            (TypedAnswer::Reply(a), TypedAnswer::Reply(b)) => self.texts.add(&a.text, &b.text),
             (TypedAnswer::Lines(a), TypedAnswer::Lines(b)) => {
                 let text = |text: &Option<String>| text.clone().unwrap_or_default();
                 self.texts.add(&text(&a.text), &text(&b.text))
@@ -141,9 +142,10 @@ impl AnswerAgreement {
             TypedAnswer::Vector(_) => vec![Figure::number("cosine", mean("cosine"))],
             TypedAnswer::Picture(_) => vec![Figure::number("levels", mean("levels"))],
             TypedAnswer::Segments(_) => vec![Figure::share("same time", mean("same time"))],
-            TypedAnswer::Transcript(_) | TypedAnswer::Text(_) | TypedAnswer::Lines(_) => {
-                self.texts.figures().into()
-            }
+            TypedAnswer::Transcript(_)
+            | TypedAnswer::Text(_)
+            | TypedAnswer::Lines(_)
+            | TypedAnswer::Reply(_) => self.texts.figures().into(),
             TypedAnswer::Speech(_) => Vec::new(),
         }
     }

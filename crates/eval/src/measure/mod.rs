@@ -98,6 +98,7 @@ impl Outcome {
             (TypedAnswer::Transcript(answer), ItemTruth::Text(_)) => {
                 Ok(Self::Text(answer.text.clone()))
             }
+            (TypedAnswer::Reply(answer), ItemTruth::Text(_)) => Ok(Self::Text(answer.text.clone())),
             (TypedAnswer::Text(answer), ItemTruth::Text(_)) => Ok(Self::Text(answer.text.clone())),
             (TypedAnswer::Lines(answer), ItemTruth::Text(_)) => {
                 answer.text.clone().map(Self::Text).ok_or_else(|| {

@@ -41,6 +41,8 @@ pub enum TypedAnswer {
     Transcript(TranscriptAnswer),
     /// A sound that speaks a text.
     Speech(SpeechAnswer),
+    /// Words about a picture.
+    Reply(ReplyAnswer),
 }
 
 /// The kind of an answer.
@@ -66,6 +68,8 @@ pub enum TypedAnswerKind {
     Transcript,
     /// A sound that speaks a text.
     Speech,
+    /// Words about a picture.
+    Reply,
 }
 
 impl TypedAnswerKind {
@@ -108,6 +112,7 @@ impl TypedAnswerKind {
             Self::Segments => "segments of the sound",
             Self::Transcript => "the words of the sound",
             Self::Speech => "speech",
+            Self::Reply => "words about the picture",
         }
     }
 }
@@ -205,6 +210,13 @@ pub struct ClassShare {
 pub struct PictureAnswer {
     /// The picture.
     pub picture: RgbImage,
+}
+
+/// Words about a picture.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplyAnswer {
+    /// The words.
+    pub text: String,
 }
 
 /// Lines of text, in the order of reading.
@@ -325,6 +337,7 @@ impl TypedAnswer {
             Self::Segments(answer) => answer.to_json(),
             Self::Transcript(answer) => answer.to_json(),
             Self::Speech(answer) => answer.to_json(),
+            Self::Reply(answer) => json!({ "text": answer.text }),
             Self::Text(answer) => json!({
                 "text": answer.text,
                 "score": answer.score,

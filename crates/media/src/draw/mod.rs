@@ -24,6 +24,7 @@ pub fn draw(answer: &TypedAnswer, picture: &RgbImage) -> Option<RgbImage> {
         | TypedAnswer::Text(_)
         | TypedAnswer::Segments(_)
         | TypedAnswer::Transcript(_)
+        | TypedAnswer::Reply(_)
         | TypedAnswer::Speech(_) => None,
     }
 }

@@ -299,7 +299,7 @@ mod tests {
         }
         let examples = page.split("```toml\n").skip(1);
         let examples = examples.map(|rest| rest.split("```").next().expect("an end"));
-        assert_eq!(examples.clone().count(), 2);
+        assert_eq!(examples.clone().count(), 3);
         for example in examples {
             crate::recipe::Recipe::parse("recipe.toml", example).expect("a sound example");
         }

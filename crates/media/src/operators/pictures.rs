@@ -21,7 +21,14 @@ pub(super) const TABLE: &[Operator] = &[
         parameters: &[
             Parameter {
                 name: "mode",
-                kind: ParameterKind::Choice(&["stretch", "letterbox", "corner", "crop", LINE]),
+                kind: ParameterKind::Choice(&[
+                    "stretch",
+                    "letterbox",
+                    "border",
+                    "corner",
+                    "crop",
+                    LINE,
+                ]),
                 default: Some("\"stretch\""),
             },
             Parameter {
@@ -124,7 +131,31 @@ pub(super) const TABLE: &[Operator] = &[
         ],
         run: paint,
     },
+    Operator {
+        name: "reply",
+        from: &[DataKind::Values],
+        to: DataKind::Answer(TypedAnswerKind::Reply),
+        parameters: &[
+            Parameter {
+                name: "prompt",
+                kind: ParameterKind::Text,
+                default: None,
+            },
+            // Tokens of the answer.
+            Parameter {
+                name: "most",
+                kind: ParameterKind::Whole(1, 1 << 20),
+                default: Some("128"),
+            },
+        ],
+        run: reply,
+    },
 ];
+
+/// The words come from a text decoder, not from the rows alone.
+fn reply(_: &[&Data], _: &Arguments, _: &mut StepContext<'_>) -> Result<Data, String> {
+    Err("the words come from the text decoder".to_owned())
+}
 
 fn picture<'d>(from: &[&'d Data]) -> Result<&'d RgbImage, String> {
     match from {

@@ -15,6 +15,8 @@ pub(crate) enum Fit {
     Stretch,
     /// The whole picture, centred, with borders.
     Letterbox,
+    /// As `Letterbox`, with sides rounded down, and borders in the mean colour of the picture's corners.
+    Border,
     /// The whole picture in the upper left corner, with borders.
     Corner,
     /// The centre of the picture, without borders.
@@ -39,6 +41,7 @@ impl Fit {
     pub(crate) fn of(name: &str) -> Self {
         match name {
             "letterbox" => Self::Letterbox,
+            "border" => Self::Border,
             "corner" => Self::Corner,
             "crop" => Self::Crop,
             _ => Self::Stretch,
@@ -86,8 +89,14 @@ pub(crate) fn fit(
     let scaled = |factor: f64| own.map(|side| rounded(f64::from(side) * factor));
     let (inner, offset) = match how {
         Fit::Stretch => (size, [0, 0]),
-        Fit::Letterbox | Fit::Corner => {
-            let inner = scaled(factors[0].min(factors[1]));
+        Fit::Letterbox | Fit::Border | Fit::Corner => {
+            let factor = factors[0].min(factors[1]);
+            let inner = if how == Fit::Border {
+                // What is exact is not rounded to less.
+                own.map(|side| rounded((f64::from(side) * factor + 1e-9).floor()))
+            } else {
+                scaled(factor)
+            };
             let inner = [inner[0].min(size[0]), inner[1].min(size[1])];
             let centred = [0, 1].map(|axis| i64::from((size[axis] - inner[axis]) / 2));
             (inner, if how == Fit::Corner { [0, 0] } else { centred })
@@ -113,9 +122,35 @@ pub(crate) fn fit(
     if inner == size {
         return (resized, geometry);
     }
+    let pad = if how == Fit::Border {
+        corner_colour(picture)
+    } else {
+        pad
+    };
     let mut fitted = RgbImage::from_pixel(size[0], size[1], Rgb(pad));
     imageops::replace(&mut fitted, &resized, offset[0], offset[1]);
     (fitted, geometry)
+}
+
+/// Returns the mean colour of squares in the four corners, whose sides are a thirtieth of the shorter side, rounded
+/// down.
+fn corner_colour(picture: &RgbImage) -> [u8; 3] {
+    let (width, height) = picture.dimensions();
+    let side = (width.min(height) / 30).max(1);
+    let mut sums = [0_u64; 3];
+    for (x, y) in [
+        (0, 0),
+        (width - side, 0),
+        (0, height - side),
+        (width - side, height - side),
+    ] {
+        let square = imageops::crop_imm(picture, x, y, side, side).to_image();
+        for Rgb(channels) in square.pixels() {
+            sums = [0, 1, 2].map(|channel| sums[channel] + u64::from(channels[channel]));
+        }
+    }
+    let count = 4 * u64::from(side) * u64::from(side);
+    sums.map(|sum| u8::try_from(sum / count).unwrap_or(u8::MAX))
 }
 
 #[expect(
@@ -320,6 +355,27 @@ mod tests {
             let bordered = name == "letterbox" || name == "corner";
             assert_eq!(fitted.get_pixel(0, 15).0 == [9; 3], bordered, "{name}");
         }
+    }
+
+    #[test]
+    fn a_border_has_the_colour_of_the_corners() {
+        let mut picture = RgbImage::from_pixel(60, 35, Rgb([200, 0, 7]));
+        picture.put_pixel(30, 17, Rgb([0, 255, 0]));
+        picture.put_pixel(0, 0, Rgb([0, 4, 7]));
+        let fitted = |size| {
+            let how = (Fit::of("border"), 1.0);
+            fit(&picture, size, how, Interpolation::Area, [9; 3])
+        };
+        let (bordered, geometry) = fitted([32, 32]);
+        // 35 * 32 / 60 is 18.7.
+        assert_eq!(
+            (geometry.scale[1], geometry.offset),
+            (18.0 / 35.0, [0.0, 7.0])
+        );
+        // One of four corners differs.
+        assert_eq!(bordered.get_pixel(5, 0).0, [150, 1, 7]);
+        let (same, _) = fitted([60, 35]);
+        assert_eq!(same, picture);
     }
 
     #[test]

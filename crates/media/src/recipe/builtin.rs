@@ -10,6 +10,7 @@ use pkgtool_model::ModelInfo;
 use serde_json::Value as Json;
 
 use super::hub::HubFile;
+use super::project;
 use super::read::MAX_BYTES;
 use super::{
     ANY_METHOD, CandidateModel, FittedDecoder, FittedRecipe, FittedSynthesizer, Match,
@@ -24,7 +25,7 @@ use crate::operators::Symbols;
 use crate::voice::{SymbolFile, SymbolTable};
 
 /// The files of `recipes/`; for a model that several fit, the first one applies.
-const FILES: [(&str, &str); 27] = [
+const FILES: [(&str, &str); 28] = [
     (
         "classification.toml",
         include_str!("../../recipes/classification.toml"),
@@ -86,6 +87,7 @@ const FILES: [(&str, &str); 27] = [
         "text-recognition-grey.toml",
         include_str!("../../recipes/text-recognition-grey.toml"),
     ),
+    ("vision.toml", include_str!("../../recipes/vision.toml")),
     (
         "voice-activity-silero.toml",
         include_str!("../../recipes/voice-activity-silero.toml"),
@@ -200,7 +202,7 @@ pub struct ModelRecipe {
 impl ModelRecipe {
     /// Finds the recipe for a model: the package's own or a built-in one. Reads the package's recipe and labels.
     pub fn of(path: &Path, info: &ModelInfo, model: &CandidateModel<'_>) -> Result<Self, String> {
-        let own = of_package(path).map_err(|error| error.to_string())?;
+        let own = own_recipes(path).map_err(|error| error.to_string())?;
         let (place, recipe, fitted) =
             find(&own, model).map_err(|reason| format!("{}: {reason}", path.display()))?;
         let method = &model.signature.method;
@@ -216,7 +218,8 @@ impl ModelRecipe {
             fitted: fitted.with_labels(Labels::of_package(path, info)?),
             symbols: Arc::default(),
         };
-        if found.fitted.takes == MediaKind::Picture && own.is_empty() {
+        let is_built_in = place >= own.len();
+        if found.fitted.takes == MediaKind::Picture && is_built_in {
             let file = HubFile::of_package(path)?;
             found.set_beside(file.values, &file.name)?;
         }
@@ -340,12 +343,14 @@ impl ModelRecipe {
     }
 }
 
-/// Returns the recipe that a package brings: `recipe.toml` beside the model or in the directory above.
-pub fn of_package(model: &Path) -> Result<Vec<Recipe>, RecipeError> {
-    match files::beside(model, &[super::FILE_NAME]) {
-        Some(path) => Recipe::read(&path).map(|recipe| vec![recipe]),
-        None => Ok(Vec::new()),
+/// Returns the recipe that a package brings, `recipe.toml` beside the model or in the directory above, and those of its
+/// project.
+fn own_recipes(model: &Path) -> Result<Vec<Recipe>, RecipeError> {
+    let mut own = project::recipes(model)?;
+    if let Some(path) = files::beside(model, &[super::FILE_NAME]) {
+        own.insert(0, Recipe::read(&path)?);
     }
+    Ok(own)
 }
 
 /// Returns the recipes that may apply, the preferred ones first.
@@ -378,7 +383,7 @@ pub fn find<'r>(
             .find(has)
             .map_or("`--input` takes tensors", |(_, way)| *way);
         return Err(format!(
-            "no recipe for the capabilities {}: {remedy}; a package may bring its own recipe, {}",
+            "no recipe for the capabilities {}: {remedy}; a package or a project may bring its own recipe, {}",
             model.capabilities.join(", "),
             super::FILE_NAME
         ));

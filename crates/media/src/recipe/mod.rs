@@ -12,14 +12,17 @@ mod faults;
 mod fit;
 mod hub;
 mod pattern;
+mod project;
 mod read;
 mod repeat;
+mod replaced;
 mod rounds;
+mod run_options;
 mod step;
 mod synthesizer;
 mod utterance;
 
-pub use builtin::{ModelRecipe, RecipeRank, builtin, find, of_package};
+pub use builtin::{ModelRecipe, RecipeRank, builtin, find};
 pub use choice::{
     ChoiceError, DiffusionModels, RecipeChoice, SecondModel, choose, choose_among, set_among,
 };
@@ -27,6 +30,7 @@ pub use decoder::FittedDecoder;
 pub use faults::RecipeError;
 pub use fit::{CandidateModel, FittedRecipe, Preparation, ResolvedValue};
 pub use rounds::SoundRun;
+pub use run_options::ReplyOptions;
 pub use synthesizer::FittedSynthesizer;
 pub use utterance::TextRun;
 
@@ -63,6 +67,8 @@ pub struct Recipe {
     /// Name of the file, for errors and descriptions.
     pub file: String,
     matches: Match,
+    /// Families or model tokens that it is for; empty for all.
+    only: Vec<String>,
     /// Default values that users may override, by name.
     values: BTreeMap<String, Json>,
     /// Values for certain families, first match first.

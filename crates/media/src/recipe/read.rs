@@ -9,6 +9,7 @@ use toml::Spanned;
 use super::faults::{Faults, RecipeError, suits};
 use super::pattern::is_name;
 use super::repeat::WindowRepeat;
+use super::replaced;
 use super::step::{RecipeStep, StepArgument};
 use super::{Match, Preset, Recipe, TensorPattern};
 use crate::kind::MediaKind;
@@ -30,6 +31,8 @@ struct RecipeText {
     summary: String,
     source: String,
     then: Option<String>,
+    #[serde(default, rename = "for")]
+    only: Vec<String>,
     #[serde(rename = "match")]
     matches: Spanned<MatchText>,
     #[serde(default)]
@@ -44,17 +47,6 @@ struct RecipeText {
     between: Vec<Spanned<toml::Table>>,
     prepare: Vec<Spanned<toml::Table>>,
     interpret: Vec<Spanned<toml::Table>>,
-}
-
-/// A recipe that replaces values of a built-in one.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ValuesText {
-    base: Spanned<String>,
-    name: Option<String>,
-    summary: Option<String>,
-    source: String,
-    values: BTreeMap<String, Spanned<toml::Value>>,
 }
 
 #[derive(Deserialize)]
@@ -107,8 +99,7 @@ impl Recipe {
         }
         let table: toml::Table = faults.parsed(toml::from_str(text))?;
         if table.contains_key("base") {
-            let read: ValuesText = faults.parsed(toml::from_str(text))?;
-            return with_values(&faults, read, base);
+            return replaced::read(&faults, base);
         }
         let read: RecipeText = faults.parsed(toml::from_str(text))?;
         let values = to_json(read.values);
@@ -184,6 +175,7 @@ impl Recipe {
             summary: read.summary,
             source: read.source,
             then: read.then,
+            only: read.only,
             file: file.to_owned(),
             matches,
             presets,
@@ -215,50 +207,6 @@ fn decoder(
         methods: text.methods,
         ascending: Vec::new(),
     })
-}
-
-/// Replaces values of a built-in recipe.
-fn with_values(
-    faults: &Faults<'_>,
-    read: ValuesText,
-    base: impl Fn(&str) -> Option<Recipe>,
-) -> Result<Recipe, RecipeError> {
-    let ValuesText {
-        base: name,
-        source,
-        values,
-        ..
-    } = read;
-    let mut recipe = base(name.get_ref()).ok_or_else(|| {
-        let reason = format!("unknown recipe `{}` in `base`", name.get_ref());
-        faults.at(name.span().start, reason)
-    })?;
-    for (name, value) in values {
-        let at = value.span().start;
-        if !recipe.values.contains_key(&name) {
-            let known: Vec<&str> = recipe.values.keys().map(String::as_str).collect();
-            let reason = format!(
-                "unknown value `{name}`: recipe `{}` has {}",
-                recipe.name,
-                known.join(", ")
-            );
-            return Err(faults.at(at, reason));
-        }
-        let value = serde_json::to_value(value.into_inner()).unwrap_or_default();
-        for kind in recipe.kinds_of(&name) {
-            kind.check(&value)
-                .map_err(|reason| faults.at(at, format!("`{name}`: {reason}")))?;
-        }
-        for preset in &mut recipe.presets {
-            preset.values.remove(&name);
-        }
-        recipe.values.insert(name, value);
-    }
-    recipe.name = read.name.unwrap_or(recipe.name);
-    recipe.summary = read.summary.unwrap_or(recipe.summary);
-    faults.file.clone_into(&mut recipe.file);
-    recipe.source = source;
-    Ok(recipe)
 }
 
 /// Name of the picture, which the first step of `prepare` reads.

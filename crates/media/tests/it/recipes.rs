@@ -198,7 +198,7 @@ fn presets_and_settings_show_their_origin() {
         (
             "resize",
             json!("squeeze"),
-            "expected one of stretch, letterbox, corner, crop",
+            "expected one of stretch, letterbox, border, corner, crop",
         ),
         ("limit", json!(1), "unknown value `limit`"),
         ("mean", json!([1, 2]), "a list of three"),

@@ -11,6 +11,8 @@ pub struct RequestLimits {
     pub messages: usize,
     /// Number of parts in a message, and of tool calls in it.
     pub parts: usize,
+    /// Number of pictures in all messages.
+    pub pictures: usize,
     /// Number of tools.
     pub tools: usize,
     /// Number of choices, which are answers to one prompt.
@@ -25,10 +27,11 @@ impl Default for RequestLimits {
     /// Returns limits far above usual requests. The number of tokens has no limit of its own.
     fn default() -> Self {
         Self {
-            bytes: 8 << 20,
+            bytes: 32 << 20,
             values: 1_000_000,
             messages: 4096,
             parts: 256,
+            pictures: 16,
             tools: 128,
             choices: 128,
             prompts: 1024,

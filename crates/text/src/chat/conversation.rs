@@ -5,35 +5,63 @@
 
 use serde_json::{Map, Value, json};
 
-use super::message::{Content, Message, ToolCall};
+use super::message::{Content, ContentPart, Message, ToolCall};
+use super::picture::ChatPicture;
 use super::request::ChatRequest;
 use super::tool::ToolChoice;
 use crate::template::{Conversation, TemplateTakes};
 
 impl ChatRequest {
     /// Builds the conversation for a template that accepts these forms. If `tool_choice` forbids
-    /// calls, the template sees no tools.
-    pub fn conversation(&self, takes: TemplateTakes) -> Conversation {
+    /// calls, the template sees no tools. `mark` stands for a picture in texts; without it, pictures are parts.
+    pub fn conversation(&self, takes: TemplateTakes, mark: Option<&str>) -> Conversation {
         let messages = self.messages.iter();
         let tools = self.tools.iter().map(|tool| tool.json.clone());
         let with_tools = !self.tools.is_empty() && self.tool_choice != ToolChoice::None;
         Conversation {
-            messages: messages.map(|message| message.json(takes)).collect(),
+            messages: messages.map(|message| message.json(takes, mark)).collect(),
             tools: with_tools.then(|| tools.collect()),
             add_generation_prompt: true,
             variables: self.variables.clone(),
         }
     }
+
+    /// Returns the pictures of all messages, in order.
+    pub fn pictures(&self) -> impl Iterator<Item = &ChatPicture> {
+        let contents = self.messages.iter().map(|message| &message.content);
+        contents.flat_map(|content| {
+            let parts = match content {
+                Content::Parts(parts) => &parts[..],
+                _ => &[],
+            };
+            parts.iter().filter_map(|part| match part {
+                ContentPart::Picture(picture) => Some(picture),
+                ContentPart::Text(_) => None,
+            })
+        })
+    }
+
+    /// Returns the place of the first message whose text contains this one.
+    pub(crate) fn message_with(&self, text: &str) -> Option<usize> {
+        let mut contents = self.messages.iter().map(|message| &message.content);
+        contents.position(|content| match content {
+            Content::Absent => false,
+            Content::Text(said) => said.contains(text),
+            Content::Parts(parts) => parts
+                .iter()
+                .any(|part| matches!(part, ContentPart::Text(said) if said.contains(text))),
+        })
+    }
 }
 
 impl Message {
-    fn json(&self, takes: TemplateTakes) -> Value {
+    fn json(&self, takes: TemplateTakes, mark: Option<&str>) -> Value {
         let mut fields = Map::new();
         let mut put = |name: &str, value: Value| {
             fields.insert(name.to_owned(), value);
         };
         put("role", self.role.name().into());
-        put("content", self.content.json(takes));
+        put("content", self.content.json(takes, mark));
         if let Some(name) = &self.name {
             put("name", name.as_str().into());
         }
@@ -53,15 +81,28 @@ impl Message {
 
 impl Content {
     /// Returns one string, or a list of parts if the template loops over parts.
-    fn json(&self, takes: TemplateTakes) -> Value {
-        let part = |text: &String| json!({"type": "text", "text": text});
+    fn json(&self, takes: TemplateTakes, mark: Option<&str>) -> Value {
+        let part = |text: &str| json!({"type": "text", "text": text});
         match self {
             // Templates concatenate contents, so a missing one would be an error.
             Self::Absent => "".into(),
             Self::Text(text) if takes.texts => text.as_str().into(),
             Self::Text(text) => json!([part(text)]),
-            Self::Parts(parts) if takes.parts => parts.iter().map(part).collect(),
-            Self::Parts(parts) => parts.join("\n").into(),
+            Self::Parts(parts) if takes.parts => {
+                let parts = parts.iter().map(|it| match (it, mark) {
+                    (ContentPart::Text(text), _) => part(text),
+                    (ContentPart::Picture(_), Some(mark)) => part(mark),
+                    (ContentPart::Picture(_), None) => json!({"type": "image"}),
+                });
+                parts.collect()
+            }
+            Self::Parts(parts) => {
+                let texts = parts.iter().map(|it| match it {
+                    ContentPart::Text(text) => text,
+                    ContentPart::Picture(_) => mark.unwrap_or_default(),
+                });
+                texts.collect::<Vec<_>>().join("\n").into()
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use super::bounds::RequestLimits;
 use super::fault::{FieldError, quoted};
 use super::field::RequestField;
+use super::picture::ChatPicture;
 
 /// Maximum length of a name or id, in bytes.
 const MAX_NAME_BYTES: usize = 256;
@@ -29,8 +30,17 @@ pub enum Content {
     Absent,
     /// One text.
     Text(String),
-    /// A list of text parts.
-    Parts(Vec<String>),
+    /// A list of parts.
+    Parts(Vec<ContentPart>),
+}
+
+/// A part of a message's content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ContentPart {
+    /// A text.
+    Text(String),
+    /// A picture.
+    Picture(ChatPicture),
 }
 
 /// A call of a tool by the model.
@@ -88,8 +98,8 @@ impl Message {
             return Ok(message);
         }
         let expected = match role {
-            Role::Assistant => "a string, a list of text parts, or `tool_calls` beside it",
-            _ => "a string or a list of text parts",
+            Role::Assistant => "a string, a list of parts, or `tool_calls` beside it",
+            _ => "a string or a list of parts",
         };
         Err(field.get("content").fault(expected))
     }
@@ -124,22 +134,24 @@ fn content(field: &RequestField, bounds: &RequestLimits) -> Result<Content, Fiel
         Value::Array(_) => {
             let parts = field.items("parts", 1, bounds.parts)?;
             Ok(Content::Parts(
-                parts.map(|part| text_of(&part)).collect::<Result<_, _>>()?,
+                parts.map(|part| part_of(&part)).collect::<Result<_, _>>()?,
             ))
         }
-        _ => Err(field.fault("a string or a list of text parts")),
+        _ => Err(field.fault("a string or a list of parts")),
     }
 }
 
-/// Returns the text of a part: `{"type": "text", "text": "…"}`.
-fn text_of(part: &RequestField) -> Result<String, FieldError> {
+/// Reads a part, such as `{"type": "text", "text": "…"}`.
+fn part_of(part: &RequestField) -> Result<ContentPart, FieldError> {
     part.object()?;
     let kind = part.get("type");
+    let text = |key: &str| Ok(ContentPart::Text(part.get(key).text()?.to_owned()));
     match kind.text()? {
         // Some clients send back answers in the format of the newer API.
-        "text" | "input_text" | "output_text" => Ok(part.get("text").text()?.to_owned()),
-        "refusal" => Ok(part.get("refusal").text()?.to_owned()),
-        _ => Err(kind.fault("`text`: this model does not support images, audio or files")),
+        "text" | "input_text" | "output_text" => text("text"),
+        "refusal" => text("refusal"),
+        "image_url" | "input_image" => ChatPicture::read(part).map(ContentPart::Picture),
+        _ => Err(kind.fault("`text` or `image_url`: audio and files are not supported")),
     }
 }
 

@@ -1,12 +1,13 @@
 //! Parses a chat completion request.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::bounds::RequestLimits;
 use super::fault::FieldError;
 use super::field::RequestField;
 use super::format::ResponseFormat;
-use super::message::Message;
+use super::message::{Content, ContentPart, Message};
+use super::picture::ChatPicture;
 use super::shared::{Streaming, choices, max_tokens, model};
 use super::tool::{Tool, ToolChoice, tools};
 
@@ -42,6 +43,21 @@ pub struct ChatRequest {
 }
 
 impl ChatRequest {
+    /// Creates a request for an answer of at most `max_tokens` tokens about a picture, which errors name as `place`.
+    pub fn about_picture(
+        (picture, place): (&[u8], &str),
+        question: &str,
+        max_tokens: u32,
+    ) -> Result<Self, FieldError> {
+        let messages = json!([{"role": "user", "content": question}]);
+        let request = json!({"messages": messages, "max_tokens": max_tokens});
+        let mut read = Self::read(&request, &RequestLimits::default())?;
+        let picture = ContentPart::Picture(ChatPicture::new(picture, place));
+        let question = ContentPart::Text(question.to_owned());
+        read.messages[0].content = Content::Parts(vec![picture, question]);
+        Ok(read)
+    }
+
     /// Parses a request.
     pub fn read(request: &Value, bounds: &RequestLimits) -> Result<Self, FieldError> {
         let root = RequestField::root(request);
@@ -49,7 +65,7 @@ impl ChatRequest {
         let messages = root.get("messages");
         let messages = messages.items("messages", 1, bounds.messages)?;
         let tools = tools(&root, bounds)?;
-        Ok(Self {
+        let read = Self {
             model: model(&root)?,
             messages: messages
                 .map(|message| Message::read(&message, bounds))
@@ -63,7 +79,12 @@ impl ChatRequest {
             max_tokens: max_tokens(&root, 1, bounds)?,
             variables: variables(&root)?,
             fields: unparsed_fields(&root, &PARSED_FIELDS)?,
-        })
+        };
+        if let Some(beyond) = read.pictures().nth(bounds.pictures) {
+            let expected = format!("at most {} pictures in all messages", bounds.pictures);
+            return Err(FieldError::at(&beyond.path, expected, "one more"));
+        }
+        Ok(read)
     }
 }
 

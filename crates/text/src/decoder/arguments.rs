@@ -18,6 +18,27 @@ pub(super) fn of(
         .collect()
 }
 
+/// Returns the embeddings of the only row.
+fn embeddings(dtype: DType, width: usize, rows: &[StepTokens<'_>]) -> Result<Tensor, DecodeError> {
+    let wrong = |reason: String| DecodeError::Model(reason);
+    let [row] = rows else {
+        return Err(wrong("several rows of embeddings".to_owned()));
+    };
+    let expected = [1, row.tokens.len() as u64, width as u64];
+    let given = row.embeddings.filter(|it| it.shape() == expected);
+    let given = given.ok_or_else(|| {
+        wrong(format!(
+            "expected embeddings {expected:?}, got {:?}",
+            row.embeddings
+        ))
+    })?;
+    if given.dtype() == dtype {
+        return Ok(given.clone());
+    }
+    let cast = Tensor::from_f64(dtype, expected.to_vec(), given.to_f64());
+    cast.map_err(|error| wrong(error.to_string()))
+}
+
 fn tensor(
     argument: DecoderInput,
     feeding: FeedingMode,
@@ -49,6 +70,7 @@ fn tensor(
             (if is_list { vec![1] } else { Vec::new() }, vec![1])
         }
         DecoderRole::UsesCache => (vec![1], vec![u64::from(held > 0)]),
+        DecoderRole::Embeddings { width } => return embeddings(argument.dtype, width, rows),
     };
     let bytes = elements(argument.dtype, &values)?;
     Tensor::new(argument.dtype, shape, bytes).map_err(|error| DecodeError::Model(error.to_string()))
@@ -115,7 +137,7 @@ mod tests {
     }
 
     fn fed(held: usize, tokens: &[u32]) -> StepTokens<'_> {
-        StepTokens { held, tokens }
+        StepTokens::new(held, tokens)
     }
 
     fn values(tensor: &Tensor) -> Vec<f64> {

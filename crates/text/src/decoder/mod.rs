@@ -8,6 +8,7 @@
 mod arguments;
 mod cached;
 mod constants;
+mod embedded;
 mod error;
 mod heads;
 mod plain;
@@ -20,6 +21,7 @@ mod siblings;
 mod steps;
 mod token_decoder;
 
+pub use embedded::{EmbeddedParts, EmbeddedSteps, PictureRows, RunsModel, TokenEmbedding};
 pub use error::{DecodeError, NotADecoder};
 pub use recognise::DecoderModel;
 pub use rows::LaneRow;

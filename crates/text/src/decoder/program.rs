@@ -2,11 +2,11 @@
 //! position.
 //!
 //! Signatures: `forward(tokens [1, n], input_pos [1])` of `export_llm`, and `forward(tokens [1, n],
-//! cache_position [n])` of optimum-executorch. Invariant: no step has more tokens than the file
+//! cache_position [n])` of optimum-executorch. Programs with pictures take embeddings, [1, n, width], in place of tokens. Invariant: no step has more tokens than the file
 //! allows.
 
 use super::constants::Constants;
-use super::roles::{TokenCount, accepts_size, is_integer};
+use super::roles::{TokenCount, accepts_size, embedding_width, is_integer};
 use super::shape::{DecoderInput, DecoderRole, FeedingMode};
 use pkgtool_engine::tensor::{Signature, TensorSpec};
 use pkgtool_model::Dim;
@@ -19,12 +19,16 @@ pub(super) fn arguments(
     let [first, second] = signature.inputs.as_slice() else {
         return Ok(None);
     };
-    let (Some([batch, length]), Some([positions])) = (dims(first), dims(second)) else {
+    let (Some([batch, length, width @ ..]), Some([positions])) = (dims(first), dims(second)) else {
         return Ok(None);
     };
-    if !is_integer(first.dtype) || !is_integer(second.dtype) || !accepts_size(batch, 1) {
+    let fed = match width {
+        [] if is_integer(first.dtype) => Some(DecoderRole::Tokens),
+        _ => embedding_width(first).map(|width| DecoderRole::Embeddings { width }),
+    };
+    let Some(fed) = fed.filter(|_| is_integer(second.dtype) && accepts_size(batch, 1)) else {
         return Ok(None);
-    }
+    };
     let one_by_one = constants.flag("enable_dynamic_shape") == Some(false);
     let (count, places) = (TokenCount::of(length), TokenCount::of(positions));
     let role = match (count, places) {
@@ -59,7 +63,7 @@ pub(super) fn arguments(
         role,
         dtype: spec.dtype,
     };
-    let arguments = vec![argument(DecoderRole::Tokens, first), argument(role, second)];
+    let arguments = vec![argument(fed, first), argument(role, second)];
     Ok(Some((arguments, feeding)))
 }
 

@@ -14,7 +14,7 @@ use super::program;
 use super::roles;
 use super::shape::{DecoderInput, DecoderRole, DecoderShape, FeedingMode, LogitsRange, StepTokens};
 use super::siblings::DecoderSettings;
-use pkgtool_engine::tensor::{Signature, Tensor, TensorSpec};
+use pkgtool_engine::tensor::{DType, Signature, Tensor, TensorSpec};
 use pkgtool_engine::{CarriedTensor, Carrying, TensorAxis};
 use pkgtool_model::ModelInfo;
 
@@ -42,6 +42,8 @@ pub struct DecoderModel {
     pub first: Option<u32>,
     /// The tokens that end a text by the model and the files beside it, without duplicates.
     pub ends: Vec<u32>,
+    /// The token that stands for a picture, if the model states one.
+    pub picture: Option<u32>,
     pub(super) shape: DecoderShape,
 }
 
@@ -50,7 +52,7 @@ struct RecognisedInputs {
     arguments: Vec<DecoderInput>,
     feeding: FeedingMode,
     states: Vec<CarriedTensor>,
-    /// Index of the token input.
+    /// Index of the input for tokens or embeddings.
     tokens: usize,
     /// Index of the mask input.
     mask: Option<usize>,
@@ -73,9 +75,10 @@ impl RecognisedInputs {
                     has_open_rows(&signature.inputs[place])
                 }
                 DecoderRole::LogitsToKeep { .. } => true,
-                DecoderRole::PositionList | DecoderRole::StartPosition | DecoderRole::UsesCache => {
-                    false
-                }
+                DecoderRole::Embeddings { .. }
+                | DecoderRole::PositionList
+                | DecoderRole::StartPosition
+                | DecoderRole::UsesCache => false,
             })
             && states.all(has_open_rows)
             && signature.outputs.iter().all(has_open_rows)
@@ -104,9 +107,11 @@ impl DecoderModel {
 
     /// Returns the inputs of a one-token step, for a first run of the model.
     pub fn first_inputs(&self) -> Vec<Tensor> {
+        let width = self.embedding_width().unwrap_or(0) as u64;
+        let embeddings = Tensor::zeros(DType::Float32, vec![1, 1, width]).ok();
         let fed = StepTokens {
-            held: 0,
-            tokens: &[0],
+            embeddings: embeddings.as_ref(),
+            ..StepTokens::new(0, &[0])
         };
         self.inputs(&[fed]).unwrap_or_default()
     }
@@ -115,6 +120,15 @@ impl DecoderModel {
     /// require [lanes](Self::has_lanes) and one token each.
     pub fn inputs(&self, rows: &[StepTokens<'_>]) -> Result<Vec<Tensor>, DecodeError> {
         super::arguments::of(&self.shape, rows)
+    }
+
+    /// Returns the width of the embeddings that it takes in place of tokens; `None` if it takes tokens.
+    pub fn embedding_width(&self) -> Option<usize> {
+        let mut arguments = self.shape.arguments.iter();
+        arguments.find_map(|argument| match argument.role {
+            DecoderRole::Embeddings { width } => Some(width),
+            _ => None,
+        })
     }
 
     /// Returns whether a session can keep several texts apart, each in a lane of its own. A
@@ -145,6 +159,13 @@ fn recognise(
         let tokens = &signature.inputs[recognised.tokens];
         (recognised.feeding, recognised.most) = plain::feeding(tokens, logits)?;
     }
+    let is_padded = matches!(recognised.feeding, FeedingMode::Padded { .. });
+    let is_embedded = |it: &DecoderInput| matches!(it.role, DecoderRole::Embeddings { .. });
+    if is_padded && recognised.arguments.iter().any(is_embedded) {
+        return Err(
+            "its embeddings have a fixed length; export it with a dynamic length".to_owned(),
+        );
+    }
     let vocabulary = vocabulary
         .or_else(|| constants.size("get_vocab_size"))
         .or(siblings.vocabulary)
@@ -162,7 +183,6 @@ fn recognise(
     if let FeedingMode::NewTokens { most } = &mut recognised.feeding {
         *most = (*most).clamp(1, MAX_STEP_TOKENS.min(context));
     }
-    let is_padded = matches!(recognised.feeding, FeedingMode::Padded { .. });
     let last = (logits == LogitsRange::All && !is_padded).then_some(TensorAxis { place, axis: 1 });
     let rows_are_open = recognised.rows_are_open(signature);
     let carrying = Carrying {
@@ -201,6 +221,7 @@ fn recognise(
         is_context_sure,
         first: constants.token("get_bos_id").or(siblings.first),
         ends,
+        picture: constants.token("image_placeholder_id"),
         shape,
     })
 }
@@ -234,13 +255,13 @@ fn inputs(
         .enumerate()
         .filter(|(place, _)| !carried(*place))
         .collect();
-    let tokens = roles::tokens(&given)?;
+    let (tokens, role) = roles::fed(&given)?;
     let arguments: Result<Vec<DecoderInput>, String> = given
         .iter()
         .map(|(place, spec)| {
             if *place == tokens {
                 return Ok(DecoderInput {
-                    role: DecoderRole::Tokens,
+                    role,
                     dtype: spec.dtype,
                 });
             }

@@ -75,8 +75,37 @@ pub(super) fn input_by_name(spec: &TensorSpec) -> Result<DecoderInput, String> {
     })
 }
 
+/// Selects the input for what a step feeds: tokens, or else their embeddings.
+pub(super) fn fed(inputs: &[(usize, &TensorSpec)]) -> Result<(usize, DecoderRole), String> {
+    let mut inputs_with_width = inputs.iter().filter_map(|(place, spec)| {
+        let width = embedding_width(spec)?;
+        Some((*place, DecoderRole::Embeddings { width }))
+    });
+    match (tokens(inputs), inputs_with_width.next()) {
+        (Err(_), Some(found)) => Ok(found),
+        (tokens, _) => tokens.map(|place| (place, DecoderRole::Tokens)),
+    }
+}
+
+/// Returns the width of embeddings, float32[1, n, width]; `None` if the tensor does not have this shape.
+pub(super) fn embedding_width(spec: &TensorSpec) -> Option<usize> {
+    match spec.dims.as_deref()? {
+        [batch, _, Dim::Fixed(width)] if is_float(spec.dtype) && accepts_size(batch, 1) => {
+            usize::try_from(*width).ok()
+        }
+        _ => None,
+    }
+}
+
+fn is_float(dtype: DType) -> bool {
+    matches!(
+        dtype,
+        DType::Float32 | DType::Float16 | DType::Bfloat16 | DType::Float64
+    )
+}
+
 /// Selects the token input: by name, or else the first integer input with two dimensions.
-pub(super) fn tokens(inputs: &[(usize, &TensorSpec)]) -> Result<usize, String> {
+fn tokens(inputs: &[(usize, &TensorSpec)]) -> Result<usize, String> {
     let fits = |spec: &TensorSpec| {
         let dims = spec.dims.as_deref();
         let sizes = |dims: &[Dim]| dims.len() == 2 && accepts_size(&dims[0], 1);
@@ -132,10 +161,7 @@ pub(super) fn logits(
         }
     };
     let (place, spec) = found;
-    let is_float = matches!(
-        spec.dtype,
-        DType::Float32 | DType::Float16 | DType::Bfloat16 | DType::Float64
-    );
+    let is_float = is_float(spec.dtype);
     let dims = spec.dims.as_deref();
     let logits = match dims {
         Some([batch, _]) if is_float && accepts_size(batch, 1) => LogitsRange::Last,

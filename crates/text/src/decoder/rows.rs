@@ -61,7 +61,7 @@ impl DecoderModel {
         let mut alone = Vec::new();
         for (lane, (text, next)) in lanes.into_iter().zip(TRIAL_TEXTS) {
             for (held, tokens) in [(0, text), (text.len(), &[next])] {
-                let fed = StepTokens { held, tokens };
+                let fed = StepTokens::new(held, tokens);
                 let row = LaneRow { lane, fed };
                 alone = [alone, self.run_rows(&[row], Lanes::default(), run)?].concat();
             }
@@ -71,10 +71,7 @@ impl DecoderModel {
             .zip(&TRIAL_TEXTS)
             .map(|(lane, (text, next))| LaneRow {
                 lane,
-                fed: StepTokens {
-                    held: text.len(),
-                    tokens: std::slice::from_ref(next),
-                },
+                fed: StepTokens::new(text.len(), std::slice::from_ref(next)),
             })
             .collect();
         let together = self.run_rows(&rows, Lanes::default(), run)?;

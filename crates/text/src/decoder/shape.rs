@@ -2,15 +2,28 @@
 //!
 //! Invariant: this module does not depend on input names; recognition has resolved them.
 
-use pkgtool_engine::tensor::DType;
+use pkgtool_engine::tensor::{DType, Tensor};
 
 /// The tokens that a step feeds after those that are held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub struct StepTokens<'a> {
     /// Number of held tokens.
     pub held: usize,
     /// The tokens.
     pub tokens: &'a [u32],
+    /// Their embeddings, [1, n, width], for a decoder that takes embeddings.
+    pub embeddings: Option<&'a Tensor>,
+}
+
+impl<'a> StepTokens<'a> {
+    /// Creates a step for a decoder that takes tokens.
+    pub fn new(held: usize, tokens: &'a [u32]) -> Self {
+        Self {
+            held,
+            tokens,
+            embeddings: None,
+        }
+    }
 }
 
 /// The role of an input.
@@ -18,6 +31,8 @@ pub struct StepTokens<'a> {
 pub(super) enum DecoderRole {
     /// The tokens of the step, [1, n].
     Tokens,
+    /// The embeddings of these tokens, [1, n, width].
+    Embeddings { width: usize },
     /// Ones for all held and new tokens, [1, held + n].
     Mask,
     /// The position of each token, [1, n].

@@ -11,6 +11,7 @@ use super::recognise::DecoderModel;
 use super::rows::logits_match;
 use super::shape::{FeedingMode, LogitsRange, StepTokens};
 use super::steps::{StepError, Steps};
+use crate::slot::is_slot;
 use pkgtool_engine::RunStart;
 use pkgtool_engine::tensor::{DType, Tensor};
 
@@ -110,10 +111,7 @@ impl<S: Steps> TokenDecoder<S> {
         };
         let to = self.fed + self.step_length();
         let shape = &self.model.shape;
-        let fed = StepTokens {
-            held: from,
-            tokens: &self.held[from..to],
-        };
+        let fed = StepTokens::new(from, &self.held[from..to]);
         let outputs = (self.steps).step(&self.model, self.begins.clone(), fed)?;
         let logits = outputs.get(shape.place);
         let row = match shape.feeding {
@@ -218,7 +216,12 @@ impl<S: Steps> Decoder for TokenDecoder<S> {
 impl<S> TokenDecoder<S> {
     fn check(&self, tokens: &[u32]) -> Result<(), DecodeError> {
         let vocabulary = self.model.vocabulary;
-        let is_unknown = |token: &&u32| usize::try_from(**token).is_ok_and(|it| it >= vocabulary);
+        let has_pictures = self.model.embedding_width().is_some();
+        let is_known = |token: u32| match usize::try_from(token) {
+            _ if is_slot(token) => has_pictures,
+            token => token.is_ok_and(|token| token < vocabulary),
+        };
+        let is_unknown = |token: &&u32| !is_known(**token);
         if let Some(&token) = tokens.iter().find(is_unknown) {
             return Err(DecodeError::Token { token, vocabulary });
         }

@@ -40,6 +40,35 @@ pub enum TextError {
     /// The template failed to render a prompt.
     #[error(transparent)]
     Template(#[from] TemplateError),
+    /// The package names no token that stands for a picture.
+    #[error(
+        "the package names no token that stands for a picture: expected `image_token` in its \
+         tokenizer_config.json, such as `<image>`"
+    )]
+    NoMark,
+    /// Pictures have different numbers of rows.
+    #[error(
+        "the encoder of pictures returned {} rows of embeddings for one picture and {} for another: expected the same \
+         number",
+        counts[0],
+        counts[1]
+    )]
+    PictureRows {
+        /// Numbers of rows of two pictures.
+        counts: [usize; 2],
+    },
+    /// The prompt does not have one mark for each picture.
+    #[error(
+        "the chat template wrote {found} times `{mark}`, which stands for a picture, for {given} pictures"
+    )]
+    Pictures {
+        /// The mark.
+        mark: String,
+        /// Number of marks.
+        found: usize,
+        /// Number of pictures.
+        given: usize,
+    },
     /// The tokenizer's files are invalid, or a text cannot be encoded.
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
@@ -84,6 +113,7 @@ impl TextError {
                 | ConstraintError::Schema { field, .. },
             ) => field,
             Self::Template(error) if error.is_about_the_conversation() => "messages",
+            Self::Pictures { .. } => "messages",
             Self::Generation(error) => match error {
                 GenerationError::NoChoice => "n",
                 GenerationError::NoTokens | GenerationError::LongAnswer { .. } => "max_tokens",
@@ -110,8 +140,14 @@ impl TextError {
     /// Returns whether the request is at fault. Otherwise the package or the tool is.
     pub fn is_of_request(&self) -> bool {
         match self {
-            Self::Fault(_) | Self::Unsupported { .. } | Self::Stop(_) => true,
-            Self::NoTemplate(_) | Self::Settings { .. } | Self::File { .. } => false,
+            Self::Fault(_) | Self::Unsupported { .. } | Self::Stop(_) | Self::Pictures { .. } => {
+                true
+            }
+            Self::NoTemplate(_)
+            | Self::NoMark
+            | Self::PictureRows { .. }
+            | Self::Settings { .. }
+            | Self::File { .. } => false,
             Self::Sampling(error) => {
                 matches!(
                     error,

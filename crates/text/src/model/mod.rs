@@ -6,18 +6,20 @@
 
 mod error;
 mod generation_config;
+mod picture;
 mod prompt;
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 pub use error::TextError;
+pub use picture::PictureSlots;
 pub use prompt::PreparedRequest;
 
 use super::answer::{AnswerFormat, CallFamily, OfferedTool, Reasoning};
-use super::chat::{ChatRequest, CompletionRequest, Prompt, ResponseFormat, ToolChoice};
+use super::chat::{ChatRequest, CompletionRequest, FieldError, Prompt, ResponseFormat, ToolChoice};
 use super::constraint::{CallChoice, Callable, Constrainer, Constraint, Grammar, VocabularyBytes};
-use super::decoder::DecoderModel;
+use super::decoder::{DecoderModel, PictureRows};
 use super::ends::EndTokens;
 use super::sampling::{Sampling, SamplingOverrides};
 use super::stop::StopStrings;
@@ -101,11 +103,30 @@ impl TextModel {
         self.template(false).map(|_| ())
     }
 
-    /// Renders a chat's prompt and collects the settings for its answer.
+    /// Returns how the model takes these pictures; `None` for none.
+    pub fn picture_slots(
+        &self,
+        pictures: &[PictureRows],
+    ) -> Result<Option<PictureSlots>, TextError> {
+        let Some(first) = pictures.first() else {
+            return Ok(None);
+        };
+        let slots = PictureSlots::find(&self.tokenizer, &self.decoder, first.rows.len())?;
+        match pictures.iter().find(|it| it.rows.len() != first.rows.len()) {
+            None => Ok(Some(slots)),
+            Some(other) => Err(TextError::PictureRows {
+                counts: [first.rows.len(), other.rows.len()],
+            }),
+        }
+    }
+
+    /// Renders a chat's prompt and collects the settings for its answer. `slots` say how the model takes pictures, if it
+    /// does.
     pub fn chat(
         &self,
         chat: &ChatRequest,
         renderer: &Renderer,
+        slots: Option<&PictureSlots>,
     ) -> Result<PreparedRequest, TextError> {
         let shown = if chat.tool_choice == ToolChoice::None {
             &[]
@@ -114,7 +135,23 @@ impl TextModel {
         };
         let template = self.template(!shown.is_empty())?;
         let takes = renderer.accepted_forms(template)?;
-        let text = renderer.render(template, &chat.conversation(takes))?;
+        let (text, pictures) = match (chat.pictures().next(), slots) {
+            (None, _) => (
+                renderer.render(template, &chat.conversation(takes, None))?,
+                None,
+            ),
+            (Some(_), Some(slots)) => {
+                let (text, pictures) = slots.render(chat, (renderer, template, takes))?;
+                (text, Some(pictures))
+            }
+            (Some(picture), None) => {
+                return Err(TextError::Fault(FieldError {
+                    path: picture.path.clone(),
+                    expected: "no picture: this model does not read pictures".to_owned(),
+                    found: "a picture".to_owned(),
+                }));
+            }
+        };
         let must_call = matches!(
             chat.tool_choice,
             ToolChoice::Required | ToolChoice::Function(_)
@@ -158,6 +195,7 @@ impl TextModel {
             stops: StopStrings::read(chat.fields.get("stop"))?,
             ends: self.ends.clone(),
             text: prompt::PromptInput::Text(text),
+            pictures,
         })
     }
 
@@ -202,6 +240,7 @@ impl TextModel {
             stops: StopStrings::read(asked.fields.get("stop"))?,
             ends: self.ends.clone(),
             text,
+            pictures: None,
         })
     }
 

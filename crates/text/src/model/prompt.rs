@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use super::TextError;
+use super::picture::PromptPictures;
 use crate::answer::AnswerFormat;
+use crate::chat::ChatPicture;
 use crate::constraint::Constraint;
 use crate::ends::EndTokens;
 use crate::generation::{Detokenize, DetokenizeError, GenerationRequest, Transcripts};
 use crate::sampling::Sampling;
+use crate::slot::is_slot;
 use crate::stop::StopStrings;
 use crate::tokenizer::{Detokenizer, SpecialTokens, Tokenizer};
 
@@ -17,6 +20,7 @@ const PREFILL_CHUNK_TOKENS: usize = 512;
 /// A prepared request that is not bound to a decoder yet.
 pub struct PreparedRequest {
     pub(super) text: PromptInput,
+    pub(super) pictures: Option<PromptPictures>,
     pub(super) specials: SpecialTokens,
     pub(super) skips_special: bool,
     pub(super) sampling: Sampling,
@@ -79,17 +83,30 @@ impl PreparedRequest {
             SpecialTokens::Absent => before.longest_prefix(text),
             SpecialTokens::Added => (Vec::new(), text.as_str()),
         };
-        if tokens.is_empty() {
-            return Ok(tokenizer.encode(text, self.specials)?);
-        }
-        tokens.extend(tokenizer.encode(rest, SpecialTokens::Absent)?);
+        let (text, specials) = if tokens.is_empty() {
+            (text.as_str(), self.specials)
+        } else {
+            (rest, SpecialTokens::Absent)
+        };
+        let encode = |text: &str| Ok(tokenizer.encode(text, specials)?);
+        tokens.extend(match &self.pictures {
+            None => encode(text)?,
+            Some(pictures) => pictures.encode(text, encode)?,
+        });
         Ok(tokens)
+    }
+
+    /// Returns the pictures of the prompt.
+    pub fn pictures(&self) -> &[ChatPicture] {
+        self.pictures.as_ref().map_or(&[], |it| &it.given)
     }
 
     /// Makes the generation request for a prompt that was encoded to these tokens.
     pub fn request(self, prompt: Vec<u32>, tokenizer: &Arc<Tokenizer>) -> GenerationRequest {
         let (own, skips_special) = (Arc::clone(tokenizer), self.skips_special);
-        let tail = prompt[prompt.len().saturating_sub(16)..].to_vec();
+        let tail = prompt.iter().rev().filter(|id| !is_slot(**id));
+        let mut tail: Vec<u32> = tail.take(16).copied().collect();
+        tail.reverse();
         let detokenizer = move || {
             let detokenizer = Detokenizer::new(Arc::clone(&own), skips_special).after(&tail);
             let detokenizer: Box<dyn Detokenize + Send> =

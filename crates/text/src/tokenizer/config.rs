@@ -62,6 +62,8 @@ pub struct TokenizerConfig {
     pub pad_token: Option<String>,
     /// Text of the token for unknown text.
     pub unk_token: Option<String>,
+    /// Text of the token that stands for a picture.
+    pub image_token: Option<String>,
     /// Maximum number of tokens that the model accepts, if limited.
     pub model_max_length: Option<usize>,
     /// Put `bos_token` before a text, if stated.
@@ -100,6 +102,7 @@ impl TokenizerConfig {
             eos_token: read.token("eos_token")?,
             pad_token: read.token("pad_token")?,
             unk_token: read.token("unk_token")?,
+            image_token: read.token("image_token")?,
             model_max_length: read.length("model_max_length")?,
             add_bos_token: read.boolean("add_bos_token")?,
             add_eos_token: read.boolean("add_eos_token")?,

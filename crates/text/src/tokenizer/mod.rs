@@ -217,6 +217,11 @@ impl Tokenizer {
         self.shared.library.token_to_id(token)
     }
 
+    /// Returns the text of the token that stands for a picture, if the settings name one.
+    pub fn image_token(&self) -> Option<&str> {
+        self.shared.config.image_token.as_deref()
+    }
+
     /// Returns the id of the token that begins a sequence, if the settings name one.
     pub fn bos(&self) -> Option<u32> {
         self.id_of(self.shared.config.bos_token.as_deref()?)

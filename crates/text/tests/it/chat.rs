@@ -1,8 +1,8 @@
 //! Chat and completion requests: parsing, error messages, and the values passed to templates.
 
 use pkgtool_text::chat::{
-    ChatRequest, CompletionRequest, Content, FieldError, Prompt, RequestLimits, ResponseFormat,
-    Role, ToolChoice, read_json,
+    ChatRequest, CompletionRequest, Content, ContentPart, FieldError, Prompt, RequestLimits,
+    ResponseFormat, Role, ToolChoice, read_json,
 };
 use pkgtool_text::template::TemplateTakes;
 use proptest::prelude::*;
@@ -66,7 +66,11 @@ fn a_full_request_is_read() {
         roles,
         [Role::System, Role::User, Role::Assistant, Role::Tool]
     );
-    let parts = Content::Parts(vec!["a".to_owned(), "b".to_owned()]);
+    let parts = Content::Parts(
+        ["a", "b"]
+            .map(|it| ContentPart::Text(it.to_owned()))
+            .to_vec(),
+    );
     assert_eq!(request.messages[1].content, parts);
     assert_eq!(request.messages[2].content, Content::Absent);
     assert_eq!(request.messages[2].tool_calls[0].arguments["x"], 1);
@@ -283,6 +287,7 @@ fn bounds_are_held_before_anything_is_built() {
         values: 20,
         messages: 2,
         parts: 2,
+        pictures: 1,
         tools: 1,
         choices: 3,
         prompts: 2,
@@ -356,7 +361,7 @@ fn templates_get_the_forms_they_take() {
         {"role": "tool", "tool_call_id": "call_1", "content": "2"},
     ]});
     let request = read(&chat(&request)).expect("the input is valid");
-    let conversation = request.conversation(TEXTS);
+    let conversation = request.conversation(TEXTS, None);
     assert_eq!(
         Value::from(conversation.messages),
         json!([
@@ -376,7 +381,7 @@ fn templates_get_the_forms_they_take() {
         argument_objects: false,
         tools: true,
     };
-    let messages = request.conversation(takes).messages;
+    let messages = request.conversation(takes, None).messages;
     assert_eq!(
         messages[0]["content"],
         json!([{"type": "text", "text": "Be brief."}])
@@ -391,10 +396,12 @@ fn templates_get_the_forms_they_take() {
 #[test]
 fn no_tools_are_shown_where_none_may_be_called() {
     let request = read(&chat(&json!({"tools": [tool("f")], "tool_choice": "none"})));
-    let conversation = request.expect("the model is valid").conversation(TEXTS);
+    let conversation = request
+        .expect("the model is valid")
+        .conversation(TEXTS, None);
     assert_eq!(conversation.tools, None);
     let request = read(&chat(&json!({"tools": []}))).expect("the input is valid");
-    assert_eq!(request.conversation(TEXTS).tools, None);
+    assert_eq!(request.conversation(TEXTS, None).tools, None);
 }
 
 #[test]
@@ -526,7 +533,7 @@ proptest! {
     fn whatever_comes_is_read_or_refused(request in arbitrary()) {
         if let Ok(request) = read(&request) {
             prop_assert!(!request.messages.is_empty());
-            let _ = request.conversation(TEXTS);
+            let _ = request.conversation(TEXTS, None);
         }
         let _ = CompletionRequest::read(&request, &RequestLimits::default());
     }
@@ -534,7 +541,7 @@ proptest! {
     #[test]
     fn arbitrary_messages_are_read_or_refused(messages in prop::collection::vec(arbitrary(), 1..4)) {
         if let Ok(request) = read(&json!({"messages": messages})) {
-            let _ = request.conversation(TEXTS);
+            let _ = request.conversation(TEXTS, None);
         }
     }
 

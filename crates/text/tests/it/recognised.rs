@@ -4,7 +4,7 @@ use std::path::Path;
 
 use pkgtool_engine::tensor::{DType, Signature, TensorSpec};
 use pkgtool_model::{Dim, ModelInfo};
-use pkgtool_text::decoder::DecoderModel;
+use pkgtool_text::decoder::{DecoderModel, EmbeddedParts, TokenEmbedding};
 
 fn spec(name: &str, dtype: DType, dims: &[&str]) -> TensorSpec {
     let dim = |text: &&str| match text.parse() {
@@ -141,4 +141,51 @@ fn what_cannot_be_fed_is_refused_with_its_reason() {
         recognise("executorch", vec![some, start], vec![logits()]),
         "get_max_context_len",
     );
+}
+
+/// A decoder that takes embeddings, and the method that makes them.
+#[test]
+fn embeddings_take_the_place_of_tokens() {
+    let embeddings = || spec("inputs_embeds", DType::Float32, &["batch", "sequence", "8"]);
+    let mask = spec("attention_mask", DType::Int64, &["batch", "total"]);
+    let inputs = vec![embeddings(), mask, past("8")];
+    let model = recognise("onnx", inputs.clone(), vec![logits(), present()]).expect("a decoder");
+    assert_eq!(model.embedding_width(), Some(8));
+    assert!(!model.has_lanes());
+    assert_eq!(model.first_inputs()[0].shape(), [1, 1, 8]);
+    // A program with a position.
+    let position = spec("input_pos", DType::Int64, &["1"]);
+    let program = recognise("onnx", vec![tokens(), past("8")], vec![logits(), present()]);
+    assert_eq!(program.expect("a decoder").embedding_width(), None);
+    let fixed = vec![spec("x", DType::Float32, &["1", "5", "8"]), position];
+    assert_refused(
+        recognise("onnx", fixed, vec![logits()]),
+        "is not supported in text decoders",
+    );
+    let fixed = vec![spec("x", DType::Float32, &["1", "5", "8"])];
+    let logits_of_five = spec("logits", DType::Float32, &["1", "5", "32"]);
+    assert_refused(
+        recognise("onnx", fixed, vec![logits_of_five]),
+        "a fixed length",
+    );
+
+    let signature = |inputs: Vec<TensorSpec>, outputs: Vec<TensorSpec>| Signature {
+        method: "forward".to_owned(),
+        inputs,
+        outputs,
+    };
+    let decoder = signature(inputs, vec![logits(), present()]);
+    let embedding = signature(vec![tokens()], vec![embeddings()]);
+    let picture = spec("image", DType::Float32, &["1", "3", "4", "4"]);
+    let rows = spec("rows", DType::Float32, &["1", "2", "8"]);
+    let vision = signature(vec![picture], vec![rows]);
+    let parts = EmbeddedParts::find(&[Some(&vision), None, Some(&decoder), Some(&embedding)]);
+    let parts = parts.expect("all are there");
+    assert_eq!((parts.decoder, parts.embedding), (2, 3));
+    assert_eq!(EmbeddedParts::find(&[Some(&vision), Some(&decoder)]), None);
+    let plain = signature(vec![tokens()], vec![logits()]);
+    assert_eq!(EmbeddedParts::find(&[Some(&vision), Some(&plain)]), None);
+    let recognised = TokenEmbedding::recognise(&embedding).expect("it converts tokens");
+    assert_eq!(recognised.width, 8);
+    assert_eq!(recognised.first_inputs()[0].shape(), [1, 1]);
 }

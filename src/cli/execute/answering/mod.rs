@@ -2,6 +2,7 @@
 
 mod generation;
 mod picture;
+mod reply;
 mod sound;
 mod speech;
 mod utterance;
@@ -21,7 +22,7 @@ use pkgtool_engine::runtime::target::Started;
 use pkgtool_engine::tensor::Tensor;
 use pkgtool_engine::{RunStart, Session as _};
 use pkgtool_media::MediaKind;
-use pkgtool_media::answer::TypedAnswer;
+use pkgtool_media::answer::{TypedAnswer, TypedAnswerKind};
 use pkgtool_media::picture::decode;
 use pkgtool_media::recipe::{self, ChoiceError, FittedRecipe, RecipeChoice};
 use pkgtool_text::tokenizer::{Tokenizer, TokenizerFiles};
@@ -85,6 +86,7 @@ struct AnswerTarget<'a> {
 
 /// A package that answers.
 pub(super) struct AnsweringModel<'a> {
+    path: &'a Path,
     target: AnswerTarget<'a>,
     /// The method that answers, its recipe, and the methods behind it.
     pub(super) choice: RecipeChoice,
@@ -134,7 +136,7 @@ impl TimedModel {
 impl<'a> AnsweringModel<'a> {
     /// Chooses the model that answers and its recipe. No model starts yet.
     pub(super) fn new(
-        path: &Path,
+        path: &'a Path,
         args: &'a TargetArgs,
         which: VariantChoice<'a>,
         wish: RecipeWish<'_>,
@@ -146,6 +148,7 @@ impl<'a> AnsweringModel<'a> {
             ChoiceError::Recipe(reason) => Failure::Other(reason),
         })?;
         let mut model = Self {
+            path,
             target: AnswerTarget { args, which },
             choice,
             first: TimedModel::default(),
@@ -155,6 +158,26 @@ impl<'a> AnsweringModel<'a> {
         };
         model.set(wish.settings)?;
         Ok(model)
+    }
+
+    /// Chooses the model that reads pictures for a chat.
+    pub(super) fn of_pictures(
+        path: &'a Path,
+        args: &'a TargetArgs,
+        which: VariantChoice<'a>,
+    ) -> Result<Self, Failure> {
+        let wish = RecipeWish {
+            capability: None,
+            settings: &[],
+        };
+        let model = Self::new(path, args, which, wish)?;
+        if model.recipe().answer == TypedAnswerKind::Reply {
+            return Ok(model);
+        }
+        let recipe = &model.recipe().name;
+        Err(Failure::Other(format!(
+            "--image: the package does not chat about pictures: its recipe is {recipe}; `pkgtool run` answers pictures"
+        )))
     }
 
     /// Overrides values of the recipe, given as `NAME=VALUE`.
@@ -206,6 +229,9 @@ impl<'a> AnsweringModel<'a> {
     /// Answers.
     pub(super) fn answer(&mut self, given: GivenMedia<'_>) -> Result<TypedAnswer, Failure> {
         match self.takes() {
+            MediaKind::Picture if self.recipe().answer == TypedAnswerKind::Reply => {
+                reply::answer(self, given)
+            }
             MediaKind::Picture => picture::answer(self, given),
             MediaKind::Text if self.choice.recipe.diffuses() => generation::answer(self, given),
             MediaKind::Text => utterance::answer(self, given),
@@ -286,6 +312,12 @@ fn load<T>(
     decode: impl FnOnce(&[u8]) -> Result<T, String>,
 ) -> Result<T, Failure> {
     let fault = |reason: String| unsuited(path, &reason);
+    decode(&read(path, kind)?).map_err(fault)
+}
+
+/// Reads a file of this kind.
+pub(super) fn read(path: &Path, kind: MediaKind) -> Result<Vec<u8>, Failure> {
+    let fault = |reason: String| unsuited(path, &reason);
     let size = fs::metadata(path)
         .map_err(|error| fault(error.to_string()))?
         .len();
@@ -297,5 +329,5 @@ fn load<T>(
     }
     let bytes = fs::read(path).map_err(|error| fault(error.to_string()))?;
     kind.check(&bytes).map_err(fault)?;
-    decode(&bytes).map_err(fault)
+    Ok(bytes)
 }

@@ -3,24 +3,17 @@
 mod terminal;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
 use super::super::exit::{Exit, Failure};
 use super::super::output;
+use super::answering::{self, AnsweringModel};
+use super::talking::TalkingModel;
 use super::target_args::{TargetArgs, VariantArgs};
-use super::{select_method, start_with_notes};
 use pkgtool_base::diagnostic::book;
-use pkgtool_engine::runtime::selection::{self, Selection};
-use pkgtool_engine::runtime::target::StartRequest;
-use pkgtool_engine::runtime::worker::Worker;
-use pkgtool_text::chat::{ChatRequest, RequestLimits};
-use pkgtool_text::decoder::{DecoderModel, SessionStepRunner, TokenDecoder};
-use pkgtool_text::generation::{Generated, Transcripts, generate};
-use pkgtool_text::model::TextModel;
-use pkgtool_text::template::Renderer;
-use pkgtool_text::tokenizer::{Tokenizer, TokenizerFiles};
+use pkgtool_media::MediaKind;
+use pkgtool_text::chat::{ChatRequest, RequestLimits, data_uri};
 use terminal::{AnswerPrinter, MessageSource};
 
 /// Arguments of `pkgtool chat`.
@@ -35,6 +28,10 @@ pub(in super::super) struct ChatArgs {
     /// input
     #[arg(long = "message", short = 'm', value_name = "TEXT")]
     messages: Vec<String>,
+
+    /// Picture for the first message; repeat it for several
+    #[arg(long = "image", value_name = "FILE")]
+    images: Vec<PathBuf>,
 
     /// System message for the model, sent before all others
     #[arg(long, value_name = "TEXT")]
@@ -88,14 +85,13 @@ const EXAMPLES: &str = "\
 Examples:
   pkgtool chat packages-examples/NAME
   pkgtool chat qwen/ --precision 8da4w --system 'Answer in one sentence.' --temperature 0.7 --seed 1
+  pkgtool chat lookout/ --image photo.jpg --message 'What is in the picture?'
   pkgtool chat qwen/ --message 'What is a tensor?' --max-tokens 60 > answer.txt";
 
-/// A model, and the part of the conversation that its session holds.
-struct Chat {
-    text: TextModel,
-    renderer: Renderer,
-    decoder: TokenDecoder<SessionStepRunner<Worker>>,
-    transcripts: Transcripts,
+/// A model, and the model that reads pictures for it.
+struct Chat<'a> {
+    model: TalkingModel,
+    pictures: Option<AnsweringModel<'a>>,
 }
 
 /// Runs the command.
@@ -105,92 +101,79 @@ pub(in super::super) fn run(args: &ChatArgs) -> Result<Exit, Failure> {
     if let Some(system) = &args.system {
         messages.push(json!({"role": "system", "content": system}));
     }
+    let mut pictures = pictures(&args.images)?;
     let mut lines = MessageSource::new(&args.messages);
     while let Some(line) = lines.next_message()? {
-        messages.push(json!({"role": "user", "content": line}));
+        messages.push(json!({"role": "user", "content": content(&pictures, line)}));
         match chat.answer(&args.drawing.request(&messages)) {
             Ok(answer) => messages.push(json!({"role": "assistant", "content": answer})),
             // On a terminal, the user can send another message.
             Err(Failure::Other(message)) if lines.is_interactive() => {
                 output::error(&message);
                 messages.pop();
+                continue;
             }
             Err(failure) => return Err(failure),
         }
+        pictures.clear();
     }
     Ok(Exit::Clean)
 }
 
-impl Chat {
-    fn start(args: &ChatArgs) -> Result<Self, Failure> {
-        let selection = select_method(&args.target, &args.path, args.variant.which())?;
-        let files = tokenizer_files(&selection)?;
-        let tokenizer = Tokenizer::of(&files).map_err(other)?;
-        let decoder = DecoderModel::recognise(
-            &selection.model,
-            &selection.info,
-            &selection.signature,
-            None,
-        );
-        let decoder = decoder
-            .map_err(|error| Failure::Other(format!("{}: {error}", selection.model.display())))?;
-        let text = TextModel::load(
-            Arc::new(tokenizer),
-            &files,
-            &selection.model,
-            decoder.clone(),
-        )
-        .map_err(other)?;
-        text.require_chat_template().map_err(other)?;
-        let wish = StartRequest {
-            carrying: decoder.carrying.clone(),
-            observe: false,
-            ..args.target.start_request(&selection, args.variant.which())
+/// Reads pictures as parts of a message.
+fn pictures(files: &[PathBuf]) -> Result<Vec<Value>, Failure> {
+    let parts = files.iter().map(|file| {
+        let bytes = answering::read(file, MediaKind::Picture)?;
+        Ok(json!({"type": "image_url", "image_url": {"url": data_uri(&bytes)}}))
+    });
+    parts.collect()
+}
+
+/// Returns the content of a message, with the pictures before the text.
+fn content(pictures: &[Value], text: String) -> Value {
+    if pictures.is_empty() {
+        return text.into();
+    }
+    let mut parts = pictures.to_vec();
+    parts.push(json!({"type": "text", "text": text}));
+    parts.into()
+}
+
+impl<'a> Chat<'a> {
+    fn start(args: &'a ChatArgs) -> Result<Self, Failure> {
+        let which = args.variant.which();
+        let pictures = if args.images.is_empty() {
+            None
+        } else {
+            Some(AnsweringModel::of_pictures(
+                &args.path,
+                &args.target,
+                which,
+            )?)
         };
-        let started = start_with_notes(&wish, &decoder.first_inputs(), &args.target.launcher()?)?;
-        let mut decoder = TokenDecoder::new(decoder, SessionStepRunner(started.worker));
-        if args.messages.len() != 1 {
-            // Needed only if further turns follow: a single answer never returns to an earlier
-            // state.
-            decoder.try_truncation().map_err(other)?;
-        }
+        let turns = args.messages.len() != 1;
         Ok(Self {
-            text,
-            renderer: Renderer::new().map_err(other)?,
-            decoder,
-            transcripts: Transcripts::default(),
+            model: TalkingModel::start(&args.path, &args.target, which, turns)?,
+            pictures,
         })
     }
 
     /// Prints the answer to a request as it is generated, and returns its content.
     fn answer(&mut self, request: &Value) -> Result<String, Failure> {
-        let chat = ChatRequest::read(request, &RequestLimits::default()).map_err(other)?;
-        let prompted = self.text.chat(&chat, &self.renderer).map_err(other)?;
-        let tokenizer = self.text.tokenizer();
-        let tokens = prompted
-            .tokens(tokenizer, &mut self.transcripts)
-            .map_err(other)?;
-        let prompt = prompted.text().unwrap_or_default().to_owned();
-        let request = prompted.request(tokens.clone(), tokenizer);
+        let chat = ChatRequest::read(request, &RequestLimits::default());
+        let chat = chat.map_err(|error| Failure::Other(error.to_string()))?;
+        let pictures = &mut self.pictures;
+        let turn = self.model.prepare(&chat, &mut |picture| match pictures {
+            Some(model) => model.rows(&picture.bytes),
+            None => Ok(Vec::new()),
+        })?;
         let mut speech = AnswerPrinter::new();
-        let generated = generate(&mut self.decoder, request, &|| true, &mut |event| {
-            speech.print_event(event)
-        });
+        let generated = self
+            .model
+            .answer(turn, &mut |event| speech.print_event(event));
         let said = speech.end()?;
-        let generated = generated.map_err(other)?;
-        self.keep_transcript(prompt, tokens, &generated);
-        terminal::print_usage(&generated);
+        terminal::print_usage(&generated?);
         Ok(said)
-    }
-
-    /// Keeps the tokens of the answer for the next turn.
-    fn keep_transcript(&mut self, prompt: String, mut tokens: Vec<u32>, generated: &Generated) {
-        if let Some(said) = generated.choices.last()
-            && let Some(whole) = said.tokens_in_text
-        {
-            tokens.extend(&said.tokens[..whole]);
-            self.transcripts.keep(prompt + &said.text, tokens);
-        }
     }
 }
 
@@ -214,26 +197,4 @@ impl SamplingArgs {
         put("stop", stop);
         request.into()
     }
-}
-
-fn tokenizer_files(selection: &Selection) -> Result<TokenizerFiles, Failure> {
-    let Some(variant) = &selection.variant else {
-        let model = selection.model.display();
-        let message = format!(
-            "{model}: a chat needs a package whose config names the tokenizer, got a bare model file"
-        );
-        return Err(Failure::Other(message));
-    };
-    let config =
-        selection::config(&variant.config).map_err(|error| super::selection_failure(&error))?;
-    let files = TokenizerFiles::of(&variant.config, &config).map_err(other)?;
-    files.ok_or_else(|| {
-        let config = variant.config.display();
-        let message = format!("{config}: missing `tokenizer`, which a chat needs");
-        Failure::Other(message)
-    })
-}
-
-fn other(error: impl std::fmt::Display) -> Failure {
-    Failure::Other(error.to_string())
 }

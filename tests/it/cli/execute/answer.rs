@@ -85,6 +85,11 @@ fn examples_answer_the_inputs_beside_them() {
             "readline-ocr/page.png",
             &["  a page of text", "  read on a phone "],
         ),
+        (
+            "lookout/xnnpack",
+            "lookout/shapes.png",
+            &["  A blue star and a red circle.\n"],
+        ),
         ("murmur-vad/qnn", "murmur-vad/words.wav", &["of 2.53 s"]),
         (
             "scribe-tiny-en/mlx",

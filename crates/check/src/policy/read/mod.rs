@@ -24,7 +24,7 @@ use pkgtool_base::package::{Backend, PrecisionList};
 use pkgtool_base::source::{JsonPath, Span};
 
 /// The keys of a `pkgtool.toml`.
-pub const SETTINGS_KEYS: [&str; 17] = [
+pub const SETTINGS_KEYS: [&str; 18] = [
     "root",
     "select",
     "ignore",
@@ -36,6 +36,7 @@ pub const SETTINGS_KEYS: [&str; 17] = [
     "extra-precisions",
     "schema",
     "schema-id",
+    "recipes",
     "allow-licenses",
     "require-backends",
     "require-capabilities",
@@ -136,6 +137,7 @@ impl SettingsReader<'_> {
                 "extra-precisions" => self.extra(&path, value),
                 "schema" => self.schema(&path, value),
                 "schema-id" => self.schema_id(&path, value),
+                "recipes" => self.recipes(&path, value),
                 "allow-licenses" => self.licenses(&path, value),
                 "require-backends" => self.backends(&path, value),
                 "require-capabilities" => self.capabilities(&path, value),
@@ -262,6 +264,41 @@ impl SettingsReader<'_> {
             let file = normalize(&self.directory.join(text));
             self.settings.baseline = Some((file, value.span().into()));
         }
+    }
+
+    /// Checks that the recipes are files below the directory. `run` and `serve` read them.
+    fn recipes(&mut self, path: &JsonPath, value: &SettingsValue<'_>) {
+        for (path, span, text) in self.strings(path, value).unwrap_or_default() {
+            let help = "name a recipe (TOML), relative to this file";
+            match self.below(&path, span, text, "put the recipe beside this file") {
+                Some(text) if !self.directory.join(text).is_file() => {
+                    let message = format!("no such file: `{}`", words::cut(text));
+                    self.wrong(&path, span, message, help);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Returns a path that leads below the directory, without `./` in front.
+    fn below<'v>(
+        &mut self,
+        path: &JsonPath,
+        span: Span,
+        text: &'v str,
+        help: &str,
+    ) -> Option<&'v str> {
+        let text = text.strip_prefix("./").unwrap_or(text);
+        let mut parts = text.split('/');
+        if !text.starts_with('/') && !parts.any(|part| matches!(part, "" | "." | "..")) {
+            return Some(text);
+        }
+        let message = format!(
+            "expected a path below this directory, found `{}`",
+            words::cut(text)
+        );
+        self.wrong(path, span, message, help);
+        None
     }
 
     /// Returns a path with `/` as the separator.

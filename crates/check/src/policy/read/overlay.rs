@@ -17,15 +17,9 @@ impl SettingsReader<'_> {
             return;
         };
         let span = value.span().into();
-        let text = text.strip_prefix("./").unwrap_or(text);
-        if text.starts_with('/') || text.split('/').any(|part| matches!(part, "" | "." | "..")) {
-            let message = format!(
-                "expected a path below this directory, found `{}`",
-                words::cut(text)
-            );
-            self.wrong(path, span, message, "put the schema beside this file");
+        let Some(text) = self.below(path, span, text, "put the schema beside this file") else {
             return;
-        }
+        };
         let beside = Path::new(self.shown).parent().unwrap_or(Path::new(""));
         let shown = beside.join(text).to_string_lossy().into_owned();
         match read(&self.directory.join(text)) {

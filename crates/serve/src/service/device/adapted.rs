@@ -10,12 +10,18 @@ use bytes::Bytes;
 use super::super::adapter::{AdapterCall, AdapterMethod, AdapterMode};
 use super::super::away::caller;
 use super::super::json;
-use super::super::text::{PreparedText, TextEndpoint, TextRequest};
+use super::super::media::misfit;
+use super::super::text::{
+    DecoderCompanions, PictureEncoder, PreparedText, TextEndpoint, TextRequest,
+};
 use super::super::{CallError, Refusal, Request};
 use super::choice::{ConfigChoice, KEYS};
 use super::variants::MethodEntry;
 use super::vectors::{AskedEmbeddings, PreparedEmbeddings};
 use super::{Device, PreparedInputs, runnable};
+use pkgtool_media::answer::TypedAnswerKind;
+use pkgtool_media::recipe::ModelRecipe;
+use pkgtool_text::chat::ChatRequest;
 
 /// Keys that mark a plain predict request as a chat or completion request.
 const BY_KEY: [(&str, AdapterMethod); 2] = [
@@ -91,11 +97,58 @@ impl Device {
                            `text-generation` and a `tokenizer`";
             return Err(Refusal::at("$.model", message).into());
         };
+        if let Some(generator) = entry.generator.get() {
+            return Ok(Arc::clone(generator));
+        }
+        let companions = self.companions(entry)?;
         let make = || {
             let (settings, engines) = (self.settings.clone(), Arc::clone(&self.engines));
-            TextEndpoint::new(text.tokenizer.clone(), model.clone(), settings, engines)
+            let models = (model.clone(), companions);
+            TextEndpoint::new(text.tokenizer.clone(), models, settings, engines)
         };
         Ok(Arc::clone(entry.generator.get_or_init(make)))
+    }
+
+    /// Returns the models beside a decoder.
+    fn companions(&self, entry: &MethodEntry) -> Result<DecoderCompanions, CallError> {
+        let Some(embedding) = entry.embedding else {
+            return Ok(DecoderCompanions::default());
+        };
+        let embedding = &self.variants.entries[embedding];
+        let replies = |recipe: &ModelRecipe| recipe.fitted.answer == TypedAnswerKind::Reply;
+        let pictures = match self.preferred(entry.variant, replies) {
+            None => None,
+            Some((encoder, recipe)) => Some(PictureEncoder {
+                endpoint: self.endpoint(encoder, runnable(encoder)?)?,
+                recipe: Arc::clone(recipe),
+            }),
+        };
+        Ok(DecoderCompanions {
+            embedding: Some(self.endpoint(embedding, runnable(embedding)?)?),
+            pictures,
+        })
+    }
+
+    /// Prepares words about a picture that comes without a question.
+    pub(super) fn prepare_reply(
+        &self,
+        (picture, place): (&[u8], &str),
+        (entry, recipe): (&MethodEntry, &ModelRecipe),
+    ) -> Result<PreparedText, CallError> {
+        let options = recipe.fitted.reply_options();
+        let options = options.map_err(|reason| misfit(&reason))?;
+        let picture = (picture, place);
+        let chat = ChatRequest::about_picture(picture, &options.prompt, options.most);
+        let chat = chat.map_err(|error| Refusal::at(place, error.to_string()))?;
+        let entries = self.variants.entries.iter();
+        let mut own = entries.filter(|it| it.variant == entry.variant && it.generates());
+        let decoder = own.next().ok_or_else(|| {
+            let message = "this package has no text decoder beside the encoder of pictures";
+            Refusal::at(place, message)
+        })?;
+        let asked = TextRequest::Chat(Box::new(chat));
+        let endpoint = self.generator(decoder)?;
+        Ok(PreparedText::new(endpoint, asked, self.label.clone()))
     }
 }
 

@@ -10,11 +10,12 @@ use bytes::Bytes;
 
 use super::super::away::{caller, with_parsers};
 use super::super::engine::Endpoint;
-use super::super::media::{MediaAnswerForm, MediaRequest, RecipeOption};
+use super::super::media::{
+    MediaAnswerForm, MediaRequest, RecipeOption, failed, interpreted, misfit,
+};
 use super::super::tensors::{Decoded, Encoding, Picture};
 use super::super::{Answer, CallError, Refusal, Request};
 use super::choice::ConfigChoice;
-use super::faults::{failed, interpreted, misfit};
 use super::heard::PreparedSound;
 use super::time::TimeLeft;
 use super::variants::MethodEntry;
@@ -23,7 +24,7 @@ use crate::account::AccountId;
 use pkgtool_engine::runtime::parsers::ParserClient;
 use pkgtool_engine::tensor::{Signature, Tensor};
 use pkgtool_media::MediaKind;
-use pkgtool_media::answer::{TextAnswer, TypedAnswer};
+use pkgtool_media::answer::{TextAnswer, TypedAnswer, TypedAnswerKind};
 use pkgtool_media::picture::{Geometry, PictureFormat, Quad};
 use pkgtool_media::recipe::{ModelRecipe, set_among};
 use pkgtool_media::worker::{self, PreparedPicture};
@@ -128,6 +129,11 @@ impl Device {
             (None, None) => MediaAnswerForm::Json,
         };
         form.check(recipe.fitted.answer)?;
+        if recipe.fitted.answer == TypedAnswerKind::Reply {
+            let picture = (&given.bytes[..], &*given.place);
+            let reply = self.prepare_reply(picture, (entry, &recipe))?;
+            return Ok(PreparedInputs::Replied(reply));
+        }
         if recipe.diffuses() {
             let text = self.prepare_generation(given, (entry, recipe), form, request);
             return Ok(PreparedInputs::Painted(Box::new(text.await?)));
@@ -185,7 +191,7 @@ impl Device {
     }
 
     /// Returns the preferred entry of a variant among those whose recipe is suitable.
-    fn preferred(
+    pub(super) fn preferred(
         &self,
         variant: usize,
         suits: impl Fn(&ModelRecipe) -> bool,

@@ -9,9 +9,9 @@ use bytes::Bytes;
 
 use super::super::away::{caller, with_parsers};
 use super::super::engine::Endpoint;
+use super::super::media::{failed, interpreted, misfit};
 use super::super::{Answer, BodyReservation, CallError, OutOfBodyMemory, Refusal, Request};
 use super::Device;
-use super::faults::{failed, interpreted, misfit};
 use super::time::TimeLeft;
 use crate::account::AccountId;
 use pkgtool_engine::runtime::parsers::ParserClient;

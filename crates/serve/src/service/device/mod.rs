@@ -10,7 +10,6 @@ mod choice;
 mod classifier;
 mod decoded;
 mod embedding;
-mod faults;
 mod generation;
 mod heard;
 mod life;
@@ -115,6 +114,8 @@ pub enum PreparedInputs {
     Classified(PreparedClassification),
     /// A chat or completion request to a generating model.
     Generated(PreparedText),
+    /// A picture that words describe.
+    Replied(PreparedText),
     /// An embeddings request of a chat adapter.
     Embedded(PreparedEmbeddings),
 }
@@ -403,6 +404,7 @@ impl PreparedInputs {
     ) -> Result<Answer, CallError> {
         let body = match self {
             Self::Generated(text) => return text.predict(caller, timeout).await,
+            Self::Replied(text) => return text.reply(caller, timeout).await,
             Self::Embedded(texts) => return texts.predict(caller, timeout).await,
             Self::Answered(answer) => return answer.predict(caller, timeout).await,
             Self::Heard(sound) => return sound.predict(caller, timeout).await,
@@ -478,13 +480,17 @@ fn runnable(entry: &MethodEntry) -> Result<&EndpointModel, CallError> {
 }
 
 /// Resolves a choice. In a package that classifies, it means the encoder unless a component is
-/// named.
+/// named. Among the methods of a chat with pictures, it means the decoder unless one is named.
 fn resolved(
     choice: &ConfigChoice,
     variants: &Variants,
     classifies: Option<&PackageClassifier>,
 ) -> Result<usize, Refusal> {
     if classifies.is_none() || choice.names_component() {
+        let is_decoder = |entry: &MethodEntry| entry.embedding.is_some();
+        if !choice.names_part() && variants.entries.iter().any(is_decoder) {
+            return choice.resolve_among(variants, is_decoder);
+        }
         return choice.resolve(variants);
     }
     let is_encoder = |entry: &MethodEntry| entry.component.as_deref() == Some(ENCODER);

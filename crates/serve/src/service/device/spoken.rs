@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use super::super::away::caller;
 use super::super::engine::{Endpoint, EndpointConversation};
-use super::super::media::MediaAnswerForm;
+use super::super::media::{MediaAnswerForm, interpreted, misfit};
 use super::super::{Answer, BodyReservation, CallError, Refusal, Request};
 use super::embedding::UNUSABLE_FILES;
-use super::faults::{interpreted, misfit};
 use super::heard::DecodedSound;
 use super::time::TimeLeft;
 use super::variants::MethodEntry;

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use super::super::away::{caller, with_parsers};
 use super::super::engine::Endpoint;
-use super::super::media::{MediaAnswerForm, MediaRequest};
+use super::super::media::{MediaAnswerForm, MediaRequest, failed, interpreted, misfit};
 use super::super::{Answer, CallError, Refusal, Request};
-use super::faults::{failed, interpreted, misfit};
 use super::time::TimeLeft;
 use super::variants::MethodEntry;
 use super::{Device, runnable};

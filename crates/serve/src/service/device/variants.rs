@@ -21,6 +21,7 @@ use pkgtool_engine::{self as engine, Carrying, PortableReading};
 use pkgtool_media::diffusion::SCHEDULER_COMPONENT;
 use pkgtool_media::recipe::{CandidateModel, ModelRecipe};
 use pkgtool_model::{ModelInfo, OpenError, folder_size};
+use pkgtool_text::decoder::EmbeddedParts;
 
 /// Capability of models that embed pictures.
 const PICTURE_EMBEDDING: &str = "image-embedding";
@@ -86,6 +87,8 @@ pub(super) struct MethodEntry {
     pub(super) text: Option<TextFiles>,
     /// Created when texts are first embedded.
     pub(super) embedder: EmbedderCell,
+    /// The entry that converts tokens, for a decoder that takes embeddings.
+    pub(super) embedding: Option<usize>,
     /// Created when a text is first generated.
     pub(super) generator: OnceLock<Arc<TextEndpoint>>,
 }
@@ -162,7 +165,25 @@ impl Variants {
             }
         }
         self.sizes.push(size);
+        self.join_parts(number);
         Ok(())
+    }
+
+    /// Lets only the decoder of a variant generate, if other methods make its inputs.
+    fn join_parts(&mut self, variant: usize) {
+        let first = self.entries.partition_point(|it| it.variant < variant);
+        let entries = &mut self.entries[first..];
+        let signatures: Vec<_> = entries.iter().map(|it| it.signature.as_ref()).collect();
+        let Some(parts) = EmbeddedParts::find(&signatures) else {
+            return;
+        };
+        for (place, entry) in entries.iter_mut().enumerate() {
+            if place == parts.decoder {
+                entry.embedding = Some(first + parts.embedding);
+            } else if entry.generates() {
+                entry.text = None;
+            }
+        }
     }
 }
 
@@ -212,6 +233,7 @@ impl MethodEntry {
             scheduler,
             text,
             embedder: EmbedderCell::new(),
+            embedding: None,
             generator: OnceLock::new(),
             backend: candidate.backend,
             precision: candidate.precision.clone(),

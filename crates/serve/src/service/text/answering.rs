@@ -25,7 +25,8 @@ use super::wire::AnswerWriter;
 use super::{CONTEXT_LENGTH_EXCEEDED, LoadedText, TextEndpoint, refused};
 use crate::account::AccountId;
 use pkgtool_engine::runtime::parsers::ParserClient;
-use pkgtool_text::decoder::DecodeError;
+use pkgtool_media::answer::{ReplyAnswer, TypedAnswer};
+use pkgtool_text::decoder::{DecodeError, PictureRows};
 use pkgtool_text::generation::{
     DetokenizeError, Generated, GenerationError, GenerationEvent, GenerationUsage, Transcripts,
     generate,
@@ -105,6 +106,23 @@ impl PreparedText {
             asked,
             name,
         }
+    }
+
+    /// Answers the request with the text alone.
+    pub(in super::super) async fn reply(
+        self,
+        caller: AccountId,
+        timeout: Option<Duration>,
+    ) -> Result<Answer, CallError> {
+        let mut answer = self.predict(caller, timeout).await?;
+        if let Body::Whole(body) = &answer.body {
+            let written: Value = serde_json::from_slice(body).unwrap_or_default();
+            let text = &written["choices"][0]["message"]["content"];
+            let text = text.as_str().unwrap_or_default().to_owned();
+            let reply = TypedAnswer::Reply(ReplyAnswer { text });
+            answer.body = Body::Whole(reply.to_json().to_string().into());
+        }
+        Ok(answer)
     }
 
     /// Answers the request. Dropping the future, or the returned stream, stops the generation.
@@ -198,7 +216,8 @@ impl GenerationWork {
 
     fn answer(&self) -> Result<(), CallError> {
         let loaded = self.endpoint.loaded(&self.client)?;
-        let prompted = self.prompted(loaded)?;
+        let pictures = self.pictures(loaded)?;
+        let prompted = self.prompted(loaded, &pictures)?;
         let has_logprobs = prompted.iter().any(PreparedRequest::has_logprobs);
         let tokenizer = Arc::clone(loaded.text.tokenizer());
         let choices = self.asked.prompts() * self.asked.choices();
@@ -210,7 +229,7 @@ impl GenerationWork {
         let mut is_begun = false;
         for (place, prompted) in prompted.into_iter().enumerate() {
             let first = place * self.asked.choices();
-            let generated = self.generate(loaded, prompted, &mut |event| {
+            let generated = self.generate(loaded, (prompted, &pictures), &mut |event| {
                 if !std::mem::replace(&mut is_begun, true) {
                     self.reader.tell(GenerationMessage::Begun);
                 }
@@ -243,13 +262,39 @@ impl GenerationWork {
         Ok(())
     }
 
-    fn prompted(&self, loaded: &LoadedText) -> Result<Vec<PreparedRequest>, CallError> {
+    /// Returns the embeddings of the request's pictures: those of an earlier turn, or new ones.
+    fn pictures(&self, loaded: &LoadedText) -> Result<Vec<PictureRows>, CallError> {
+        let (TextRequest::Chat(chat), Some(encoder)) = (&self.asked, &loaded.companions.pictures)
+        else {
+            return Ok(Vec::new());
+        };
+        let mut known: Vec<PictureRows> = Vec::new();
+        for picture in chat.pictures() {
+            if known.iter().any(|it| it.picture == picture.id) {
+                continue;
+            }
+            known.push(match loaded.slots.picture(self.caller, picture.id) {
+                Some(rows) => rows,
+                None => encoder.rows(picture, (self.caller, &self.runtime), &self.client)?,
+            });
+            self.patience.check()?;
+        }
+        Ok(known)
+    }
+
+    fn prompted(
+        &self,
+        loaded: &LoadedText,
+        pictures: &[PictureRows],
+    ) -> Result<Vec<PreparedRequest>, CallError> {
+        let slots = loaded.text.picture_slots(pictures);
+        let slots = slots.map_err(|error| refused(&error))?;
         let prompted = match &self.asked {
             TextRequest::Chat(chat) => {
                 let renderer = Renderer::by(self.client.clone());
                 loaded
                     .text
-                    .chat(chat, &renderer)
+                    .chat(chat, &renderer, slots.as_ref())
                     .map(|prompted| vec![prompted])
             }
             TextRequest::Completion(asked) => {
@@ -266,7 +311,7 @@ impl GenerationWork {
     fn generate(
         &self,
         loaded: &LoadedText,
-        prompted: PreparedRequest,
+        (prompted, pictures): (PreparedRequest, &[PictureRows]),
         tell: &mut dyn FnMut(GenerationEvent),
     ) -> Result<Generated, CallError> {
         let tokenizer = loaded.text.tokenizer().on_behalf(self.client.clone());
@@ -280,7 +325,8 @@ impl GenerationWork {
         };
         let slot = loaded.slots.take(self.caller, common);
         let mut slot = slot.unwrap_or_else(|| loaded.slot(self.caller, self.runtime.clone()));
-        let _on_its_way = slot.decoder.steps().on_its_way();
+        slot.decoder.steps().set_pictures(pictures.to_vec());
+        let _on_its_way = slot.decoder.steps().inner().on_its_way();
         let tokens = match prompted.begun(&mut slot.transcripts) {
             Some(_) => prompted.tokens(tokenizer, &mut slot.transcripts),
             None => Ok(whole),

@@ -411,10 +411,7 @@ impl WaitingStep {
     fn row(&self) -> LaneRow<'_> {
         LaneRow {
             lane: self.lane,
-            fed: StepTokens {
-                held: self.held,
-                tokens: &self.tokens,
-            },
+            fed: StepTokens::new(self.held, &self.tokens),
         }
     }
 }

@@ -5,6 +5,7 @@
 
 mod answering;
 mod lanes;
+mod pictures;
 mod request;
 mod rest;
 mod slots;
@@ -21,11 +22,12 @@ use super::turns::ResourceTurns;
 use super::{CallError, Refusal, ServiceSettings};
 use crate::account::AccountId;
 use pkgtool_engine::runtime::parsers::ParserClient;
-use pkgtool_text::decoder::DecoderModel;
+use pkgtool_text::decoder::{DecoderModel, EmbeddedSteps};
 use pkgtool_text::model::{TextError, TextModel};
 use pkgtool_text::tokenizer::{Tokenizer, TokenizerError, TokenizerFiles};
 
 pub(super) use answering::PreparedText;
+pub(super) use pictures::{DecoderCompanions, PictureEncoder};
 pub(super) use request::{TextRequest, merged};
 
 use lanes::SharedSession;
@@ -39,6 +41,7 @@ const CONTEXT_LENGTH_EXCEEDED: &str = "context_length_exceeded";
 pub(super) struct TextEndpoint {
     files: TokenizerFiles,
     model: EndpointModel,
+    companions: DecoderCompanions,
     settings: ServiceSettings,
     engines: Arc<Engines>,
     turns: Arc<ResourceTurns>,
@@ -50,6 +53,8 @@ pub(super) struct TextEndpoint {
 pub(super) struct LoadedText {
     text: TextModel,
     endpoint: Arc<Endpoint>,
+    /// The models beside the decoder.
+    companions: DecoderCompanions,
     /// Sessions that conversations share; empty if each conversation has its own session.
     shared: Vec<Arc<SharedSession>>,
     slots: Slots,
@@ -61,7 +66,7 @@ impl TextEndpoint {
     /// Creates the endpoint without loading anything.
     pub(super) fn new(
         files: TokenizerFiles,
-        model: EndpointModel,
+        (model, companions): (EndpointModel, DecoderCompanions),
         settings: ServiceSettings,
         engines: Arc<Engines>,
     ) -> Arc<Self> {
@@ -69,6 +74,7 @@ impl TextEndpoint {
             turns: ResourceTurns::new(settings.instances, settings.queue),
             files,
             model,
+            companions,
             settings,
             engines,
             loaded: OnceLock::new(),
@@ -106,6 +112,7 @@ impl TextEndpoint {
         let loading = tokio::task::spawn_blocking(move || endpoint.loaded(&again).map(drop));
         let failed = |error: JoinError| CallError::Failed(error.to_string());
         loading.await.map_err(failed)??;
+        self.companions.warm().await?;
         self.loaded(&client)?.endpoint.warm().await
     }
 
@@ -148,6 +155,11 @@ impl TextEndpoint {
             pkgtool_model::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let decoder = DecoderModel::recognise(path, &info, &self.model.signature, None)
             .map_err(|error| error.to_string())?;
+        if decoder.embedding_width().is_some() && self.companions.embedding.is_none() {
+            return Err(
+                "the decoder takes embeddings, and no method converts tokens to them".to_owned(),
+            );
+        }
         let model = EndpointModel {
             carrying: decoder.carrying.clone(),
             first: decoder.first_inputs(),
@@ -169,6 +181,7 @@ impl TextEndpoint {
         Ok(LoadedText {
             text,
             endpoint,
+            companions: self.companions.clone(),
             shared,
             slots: Slots::new(at_once),
             tried: OnceLock::new(),
@@ -180,7 +193,9 @@ impl LoadedText {
     /// Creates an empty conversation.
     fn slot(&self, caller: AccountId, runtime: Handle) -> SessionSlot {
         let model = self.tried.get().unwrap_or(self.text.decoder());
-        let mut slot = SessionSlot::new(model, caller, self.way(caller, runtime));
+        let embedding = self.companions.embedding(caller, runtime.clone());
+        let steps = EmbeddedSteps::new(self.way(caller, runtime), embedding);
+        let mut slot = SessionSlot::new(model, caller, steps);
         // The trial runs once. If it fails, the conversation will report the reason.
         if self.tried.get().is_none() && slot.decoder.try_truncation().is_ok() {
             let _ = self.tried.set(slot.decoder.model().clone());

@@ -14,9 +14,11 @@ use crate::account::AccountId;
 use crate::service::engine::{Endpoint, EndpointConversation};
 use pkgtool_engine::RunStart;
 use pkgtool_text::decoder::{
-    Decoder as _, DecoderModel, StepError, StepResult, StepTokens, Steps, TokenDecoder,
+    Decoder as _, DecoderModel, EmbeddedSteps, PictureRows, StepError, StepResult, StepTokens,
+    Steps, TokenDecoder,
 };
 use pkgtool_text::generation::Transcripts;
+use pkgtool_text::slot::PictureId;
 
 /// The resting conversations.
 #[derive(Debug)]
@@ -29,7 +31,7 @@ pub(super) struct Slots {
 #[derive(Debug)]
 pub(super) struct SessionSlot {
     caller: AccountId,
-    pub(super) decoder: TokenDecoder<StepRunner>,
+    pub(super) decoder: TokenDecoder<EmbeddedSteps<StepRunner>>,
     /// Texts of the conversation with their tokens.
     pub(super) transcripts: Transcripts,
 }
@@ -80,9 +82,16 @@ impl Slots {
         Some(resting.remove(place))
     }
 
+    /// Returns the rows of a picture that a slot of the caller has.
+    pub(super) fn picture(&self, caller: AccountId, picture: PictureId) -> Option<PictureRows> {
+        let mut resting = self.resting();
+        let mut own = resting.iter_mut().filter(|slot| slot.caller == caller);
+        own.find_map(|slot| slot.decoder.steps().picture(picture).cloned())
+    }
+
     /// Lets a slot rest. If the cache is full, the slot that has rested longest is evicted.
     pub(super) fn give_back(&self, mut slot: SessionSlot) {
-        slot.decoder.steps().rest();
+        slot.decoder.steps().inner().rest();
         let mut resting = self.resting();
         let gone = (resting.len() >= self.most).then(|| resting.remove(0));
         resting.push(slot);
@@ -97,10 +106,14 @@ impl Slots {
 
 impl SessionSlot {
     /// Creates an empty conversation.
-    pub(super) fn new(model: &DecoderModel, caller: AccountId, way: StepRunner) -> Self {
+    pub(super) fn new(
+        model: &DecoderModel,
+        caller: AccountId,
+        steps: EmbeddedSteps<StepRunner>,
+    ) -> Self {
         Self {
             caller,
-            decoder: TokenDecoder::new(model.clone(), way),
+            decoder: TokenDecoder::new(model.clone(), steps),
             transcripts: Transcripts::default(),
         }
     }

@@ -87,6 +87,11 @@ fn write(out: &mut String, answered: &Answered<'_>) -> std::fmt::Result {
             writeln!(out, "  {text}  {}", percent(answer.score))?;
             source(out, &answer.label_source)?;
         }
+        TypedAnswer::Reply(answer) => {
+            for line in answer.text.lines() {
+                writeln!(out, "  {}", defuse_line(line))?;
+            }
+        }
         TypedAnswer::Picture(answer) => {
             let (width, height) = answer.picture.dimensions();
             let hint = save_hint(answered);

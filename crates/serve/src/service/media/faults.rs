@@ -6,7 +6,11 @@ use pkgtool_media::MediaKind;
 use pkgtool_media::worker::RecipeWorkError;
 
 /// Converts an error of work on a picture or sound at `place`.
-pub(super) fn failed(error: RecipeWorkError, kind: MediaKind, place: &str) -> CallError {
+pub(in crate::service) fn failed(
+    error: RecipeWorkError,
+    kind: MediaKind,
+    place: &str,
+) -> CallError {
     match error {
         RecipeWorkError::Fault(reason) => Refusal::at(place, reason).into(),
         RecipeWorkError::Process(error) => undecoded(&error, kind.noun(), place),
@@ -14,12 +18,12 @@ pub(super) fn failed(error: RecipeWorkError, kind: MediaKind, place: &str) -> Ca
 }
 
 /// Converts the fault of outputs.
-pub(super) fn misfit(reason: &str) -> CallError {
+pub(in crate::service) fn misfit(reason: &str) -> CallError {
     CallError::Failed(format!("the outputs do not fit the recipe: {reason}"))
 }
 
 /// Interprets on a blocking thread.
-pub(super) async fn interpreted<T: Send + 'static>(
+pub(in crate::service) async fn interpreted<T: Send + 'static>(
     interpret: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, CallError> {
     let done = tokio::task::spawn_blocking(interpret).await;
