@@ -39,7 +39,7 @@ pub(super) struct TrainArgs {
     #[arg(value_name = "DATASET")]
     dataset: PathBuf,
 
-    /// Name of the trained package: letters a to z, digits and `_`
+    /// Name of the trained package: letters a to z, digits, `_` and `-`, which becomes `_` in file names
     #[arg(long, value_name = "NAME")]
     name: String,
 
@@ -47,7 +47,7 @@ pub(super) struct TrainArgs {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
-    /// Training configuration: a JSON object with `l2`, `max_iterations`, `tolerance`,
+    /// Training configuration: a JSON object with `method`, `l2`, `max_iterations`, `tolerance`,
     /// `validation_fraction`, `seed`, `class_weights`, `truncate`, `backend`, `precision`
     #[arg(long, value_name = "JSON", default_value = "{}")]
     config: String,
@@ -69,9 +69,9 @@ Examples:
 /// Runs the command.
 pub(super) fn run(args: &TrainArgs) -> Result<Exit, Failure> {
     let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
-    let is_token = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let is_token = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-".contains(c);
     if args.name.is_empty() || !args.name.chars().all(is_token) {
-        let message = "invalid --name: expected letters a to z, digits and `_`, as in model tokens";
+        let message = "invalid --name: expected letters a to z, digits, `_` and `-`";
         return Err(Failure::Other(message.to_owned()));
     }
     let options = FitOptions::read_text(&args.config);
@@ -116,7 +116,7 @@ async fn train(
     let training = Training {
         device: &device,
         caller: LOCAL_ACCOUNT_ID,
-        name: &args.name,
+        name: &args.name.replace('-', "_"),
         summary,
         bounds,
         options,
@@ -238,8 +238,9 @@ fn describe_result(args: &TrainArgs, metrics: &Value, place: &Path) -> String {
     // Writing to a string cannot fail.
     let _ = writeln!(
         text,
-        "trained `{}` on {} rows, vectors of {} numbers",
+        "trained `{}` by {} on {} rows, vectors of {} numbers",
         args.name,
+        metrics["method"].as_str().unwrap_or("logistic"),
         number("training_rows"),
         number("dimensions"),
     );
@@ -247,8 +248,13 @@ fn describe_result(args: &TrainArgs, metrics: &Value, place: &Path) -> String {
         let part = |value: &Value| value.as_f64().unwrap_or(0.0);
         let _ = writeln!(
             text,
-            "validation on {} held-out rows: accuracy {:.3}, macro F1 {:.3}",
+            "validation on {} {}: accuracy {:.3}, macro F1 {:.3}",
             number("validation_rows"),
+            if metrics["cross_validated"] == json!(true) {
+                "rows, each by a classifier without it"
+            } else {
+                "held-out rows"
+            },
             part(&validation["accuracy"]),
             part(&validation["macro_f1"]),
         );
@@ -266,12 +272,27 @@ fn describe_result(args: &TrainArgs, metrics: &Value, place: &Path) -> String {
         }
         let _ = write!(text, "{table}");
     }
-    if metrics["compared"].as_u64().unwrap_or(0) > 0 {
+    if metrics["compared"].as_u64().unwrap_or(0) > 0 && metrics["l2"].is_number() {
         let _ = writeln!(
             text,
             "selected by validation: `l2` {}, `class_weights` {}",
             metrics["l2"], metrics["class_weights"],
         );
+    }
+    let abstention = metrics["abstention"].as_object();
+    let has_threshold = |it: &&serde_json::Map<String, Value>| it["threshold"] != json!(0.0);
+    if let Some(abstention) = abstention.filter(has_threshold) {
+        let part = |key: &str| abstention[key].as_f64().unwrap_or(0.0);
+        let _ = writeln!(
+            text,
+            "abstains below a probability of {:.3}: {:.0}% of the rows have an answer, {:.0}% of these are right",
+            part("threshold"),
+            part("coverage") * 100.0,
+            part("accuracy") * 100.0,
+        );
+    }
+    for hint in metrics["hints"].as_array().into_iter().flatten() {
+        let _ = writeln!(text, "hint: {}", hint.as_str().unwrap_or(""));
     }
     for warning in metrics["warnings"].as_array().into_iter().flatten() {
         let _ = writeln!(text, "warning: {}", warning.as_str().unwrap_or(""));
@@ -279,6 +300,10 @@ fn describe_result(args: &TrainArgs, metrics: &Value, place: &Path) -> String {
     if metrics["converged"] == json!(false) {
         let _ = writeln!(text, "training did not converge within `max_iterations`");
     }
-    let _ = writeln!(text, "package written to {}", place.display());
+    let _ = writeln!(
+        text,
+        "package written to {}, with a report in report.html",
+        place.display()
+    );
     text
 }

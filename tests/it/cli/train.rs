@@ -87,6 +87,35 @@ fn a_package_is_made_and_made_again_to_the_byte() {
 }
 
 #[test]
+fn a_package_of_few_rows_has_a_report_and_hints() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let rows = "text,label\na dog,animals\na cat,animals\na town,places\na river,places\n";
+    let (dataset, out) = (
+        directory.path().join("few.csv"),
+        directory.path().join("few"),
+    );
+    fs::write(&dataset, rows).expect("a file");
+    let told = train(&dataset, &out, &["--name", "few-scenes"]);
+    // The name is given twice.
+    told.expect_code(2);
+    let told = train(&dataset, &out, &[]).expect_code(0).stdout;
+    for part in [
+        "on 4 rows, vectors of 32 numbers",
+        "validation on 4 rows, each by a classifier without it",
+        "hint: labels with fewer than 8 rows: `animals` (2), `places` (2)",
+        "with a report in report.html",
+    ] {
+        assert!(told.contains(part), "{told}");
+    }
+    let page = fs::read_to_string(out.join("report.html")).expect("a page");
+    assert!(page.contains("<h2>What would help</h2>"), "{page}");
+    assert_eq!(
+        validate(&out, ".").expect_code(0).codes(),
+        Vec::<String>::new()
+    );
+}
+
+#[test]
 fn what_is_wrong_is_told() {
     let directory = tempfile::tempdir().expect("a directory");
     let dataset = root().join("tests/fixtures/train/scenes.csv");

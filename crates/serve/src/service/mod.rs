@@ -33,8 +33,8 @@ pub use call::{Answer, Body, CallError, Chunks, Refusal, Request, TokenCounts, T
 pub use catalog::{Catalog, CatalogOptions, Numbering, PackageDirectory, SettingsOf, Unserved};
 pub use description::{Description, MethodDescription};
 pub use device::{
-    ContentKind, Device, DeviceParts, Embedded, Embedding, EncoderFiles, InputDescription,
-    LABELS_FILE, MethodTakes, PackageConfig, TextLimits,
+    ABSTENTION_FILE, ContentKind, Device, DeviceParts, Embedded, Embedding, EncoderFiles,
+    InputDescription, LABELS_FILE, MethodTakes, PackageConfig, TextLimits,
 };
 pub use media::FormFields;
 pub use settings::{Isolation, Listed, ServiceSettings};

@@ -50,6 +50,8 @@ pub(super) struct EmbeddedRows {
     pub(super) width: usize,
     /// The label of each row.
     pub(super) labels: Vec<String>,
+    /// The line of each row.
+    pub(super) lines: Vec<u64>,
 }
 
 /// Rows with the vectors that are already cached.
@@ -72,6 +74,7 @@ impl DatasetEmbedding<'_> {
             vectors: Vec::new(),
             width: 0,
             labels: Vec::new(),
+            lines: Vec::new(),
         };
         loop {
             let mut ready = Vec::new();
@@ -133,6 +136,7 @@ impl DatasetEmbedding<'_> {
             }
             embedded.vectors.extend_from_slice(&vector);
             embedded.labels.push(row.label);
+            embedded.lines.push(row.line);
             fresh.push((key, vector));
         }
         if let Some(kept) = cache {

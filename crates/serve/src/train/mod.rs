@@ -8,6 +8,7 @@
 //! disk and reaches exactly one final state. This module knows nothing of HTTP, and of blobs only
 //! that a dataset can be opened.
 
+mod advice;
 mod cache;
 pub mod classifier;
 pub mod dataset;
@@ -15,10 +16,13 @@ mod derived;
 mod digest;
 mod embed;
 mod error;
+mod fitting;
 mod jobs;
 mod options;
 mod package;
+mod progress;
 mod record;
+mod report;
 mod store;
 mod trainer;
 
@@ -27,11 +31,13 @@ pub use derived::DerivedServices;
 pub use embed::DatasetReader;
 pub use error::TrainError;
 pub use jobs::{FindService, Jobs, JobsOptions, OpenDataset, directory_of, package_directory};
-pub use options::{ClassWeights, FitOptions};
+pub use options::{ClassWeights, FitMethod, FitOptions};
+pub use progress::TrainingProgress;
 pub use record::{
     Dataset, DatasetId, Derived, FitConfig, Job, JobId, JobState, NewDataset, NewDerived,
     NewFitConfig, NewJob,
 };
+pub use report::html as report_page;
 pub(crate) use store::SqliteTraining;
 pub use store::{DatasetDeletion, JobCreation, TrainingStore};
-pub use trainer::{Trained, Training, TrainingProgress};
+pub use trainer::{Trained, Training};

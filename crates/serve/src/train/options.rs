@@ -13,7 +13,8 @@ use pkgtool_base::source::suggest;
 const CONFIG_PATH: &str = "$.config";
 
 /// The known keys.
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 10] = [
+    "method",
     "l2",
     "max_iterations",
     "tolerance",
@@ -36,6 +37,31 @@ const MAX_ITERATIONS: u64 = 100_000;
 
 /// Maximum seed: the largest integer that every JSON reader represents exactly.
 const MAX_SEED: u64 = (1 << 53) - 1;
+
+/// How vectors become labels.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum FitMethod {
+    /// Logistic regression; for few rows, what is best by cross-validation.
+    #[default]
+    Auto,
+    /// Multinomial logistic regression.
+    Logistic,
+    /// The nearest centroid of a label's rows.
+    Centroids,
+}
+
+impl FitMethod {
+    const ALL: [Self; 3] = [Self::Auto, Self::Logistic, Self::Centroids];
+
+    /// Returns its name in a config.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Logistic => "logistic",
+            Self::Centroids => "centroids",
+        }
+    }
+}
 
 /// Weighting of rows by their label.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -64,6 +90,8 @@ impl ClassWeights {
 /// Options for fitting a classifier.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FitOptions {
+    /// How vectors become labels (`method`).
+    pub method: FitMethod,
     /// Strength of the L2 penalty on the weights, without the intercepts (`l2`). The objective is
     /// the sum of the rows' losses + `l2`/2 · the sum of the squared weights. It equals
     /// scikit-learn's `1/C`, for two labels and for more. `None` chooses it by validation rows.
@@ -91,6 +119,7 @@ pub struct FitOptions {
 impl Default for FitOptions {
     fn default() -> Self {
         Self {
+            method: FitMethod::Auto,
             l2: None,
             max_iterations: 200,
             tolerance: 1e-4,
@@ -116,6 +145,7 @@ impl FitOptions {
             match key.as_str() {
                 _ if !KEYS.contains(&key.as_str()) => return Err(field.unknown_key()),
                 _ if value.is_null() => {}
+                "method" => options.method = field.method()?,
                 "l2" => options.l2 = Some(field.number(L2_BOUNDS.0, L2_BOUNDS.1)?),
                 "max_iterations" => options.max_iterations = field.whole(1, MAX_ITERATIONS)?,
                 "tolerance" => options.tolerance = field.number(MIN_POSITIVE, 1.0)?,
@@ -145,6 +175,7 @@ impl FitOptions {
     /// Returns the complete config.
     pub fn to_json(&self) -> Value {
         json!({
+            "method": self.method.name(),
             "l2": self.l2,
             "max_iterations": self.max_iterations,
             "tolerance": self.tolerance,
@@ -196,6 +227,12 @@ impl OptionField<'_> {
         let number = written.strip_suffix(".0").unwrap_or(&written).parse().ok();
         let number = number.filter(|number| (least..=most).contains(number));
         number.ok_or_else(|| self.invalid_value(&format!("a whole number from {least} to {most}")))
+    }
+
+    fn method(&self) -> Result<FitMethod, Refusal> {
+        let mut known = FitMethod::ALL.into_iter();
+        let method = known.find(|it| self.value.as_str() == Some(it.name()));
+        method.ok_or_else(|| self.invalid_value("\"auto\", \"logistic\" or \"centroids\""))
     }
 
     fn text(&self) -> Result<String, Refusal> {
@@ -253,6 +290,7 @@ mod tests {
         let given = ClassWeights::Given([("a".to_owned(), 2.5)].into());
         for class_weights in [ClassWeights::Equal, ClassWeights::Balanced, given] {
             let options = FitOptions {
+                method: FitMethod::Centroids,
                 l2: Some(0.25),
                 max_iterations: 7,
                 tolerance: 1e-9,

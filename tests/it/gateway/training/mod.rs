@@ -1,6 +1,7 @@
 //! Tests of training through the gateway in the order of the platform's clients: upload, derive,
 //! fit, poll, predict.
 
+mod advice;
 mod datasets;
 mod durable;
 mod names;

@@ -57,6 +57,9 @@ pub(super) fn routes() -> Routes {
     reason = "it only describes the document; `FitOptions` parses it"
 )]
 pub(super) struct Fields {
+    /// How vectors become labels. By default `logistic`; for fewer than 8 rows per label, the better one of
+    /// both in cross-validation.
+    method: Option<MethodChoice>,
     /// Strength of the penalty on squared weights: scikit-learn's 1/C. By default chosen by
     /// validation.
     #[schema(minimum = 0, maximum = 1_000_000_000)]
@@ -82,6 +85,16 @@ pub(super) struct Fields {
     backend: Option<String>,
     /// Precision of that model.
     precision: Option<String>,
+}
+
+/// How vectors become labels.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = FitMethod)]
+enum MethodChoice {
+    Auto,
+    Logistic,
+    Centroids,
 }
 
 /// Weights of rows.

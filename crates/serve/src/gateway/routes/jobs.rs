@@ -5,6 +5,8 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_SECURITY_POLICY;
+use axum::response::{Html, IntoResponse};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
@@ -18,10 +20,13 @@ use super::operation::{BodySchema, RouteOperation};
 use super::path::Routes;
 use crate::account::{AccountId, Permission, number};
 use crate::database::Timestamp;
-use crate::train::{Job, JobId, JobState};
+use crate::train::{Job, JobId, JobState, report_page};
 
 /// Maximum number of listed jobs, newest first.
 const MAX_LISTED_JOBS: usize = 1000;
+
+/// What a report may do: it has styles of its own.
+const REPORT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
 /// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
@@ -53,6 +58,16 @@ pub(super) fn routes() -> Routes {
         )
         .refuses("The request was refused: 404 for a job without metrics")
         .breaks("The job could not be read"),
+        RouteOperation::get("/account/{account}/job/{job}/report", "jobReport", report)
+            .about("Read the report of a training job's result: a page for people.")
+            .with::<JobPath>()
+            .responds(
+                "200",
+                "A page without scripts",
+                [("text/html; charset=utf-8", BodySchema::plain::<String>())],
+            )
+            .refuses("The request was refused: 404 for a job without metrics")
+            .breaks("The job could not be read"),
         RouteOperation::post("/account/{account}/job/{job}/cancel", "cancelJob", cancel)
             .about("Cancel a training job. A finished job stays unchanged.")
             .with::<JobPath>()
@@ -183,10 +198,24 @@ async fn metrics(
 ) -> Result<Json<serde_json::Value>, GatewayError> {
     let own = caller.require_own(Permission::Read, &gateway, &path.account)?;
     let job = find(&gateway, own, &path.job).await?;
-    let metrics = job
-        .metrics
-        .and_then(|text| serde_json::from_str(&text).ok());
-    metrics.map(Json).ok_or_else(|| {
+    metrics_of(&job).map(Json)
+}
+
+async fn report(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    InPath(path): InPath<JobPath>,
+) -> Result<impl IntoResponse, GatewayError> {
+    let own = caller.require_own(Permission::Read, &gateway, &path.account)?;
+    let job = find(&gateway, own, &path.job).await?;
+    let page = report_page(&job.is.service_name, &metrics_of(&job)?);
+    Ok(([(CONTENT_SECURITY_POLICY, REPORT_POLICY)], Html(page)))
+}
+
+fn metrics_of(job: &Job) -> Result<serde_json::Value, GatewayError> {
+    let metrics = job.metrics.as_deref();
+    let metrics = metrics.and_then(|text| serde_json::from_str(text).ok());
+    metrics.ok_or_else(|| {
         let message = format!(
             "job {} has no metrics: its state is {}",
             job.id.0,

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use serde_json::value::RawValue;
 
@@ -32,16 +33,24 @@ pub(super) const TEXT_KEYS: [&str; 2] = ["truncate", "max_length"];
 /// Name of the labels file, in the directory of the package's configs or its parent.
 pub const LABELS_FILE: &str = "labels.json";
 
-/// Maximum size of that file, in bytes.
+/// Name of the file with the least probability of an answer, in the same places.
+pub const ABSTENTION_FILE: &str = "abstention.json";
+
+/// Key of a predict config for that probability.
+pub(super) const THRESHOLD_KEY: &str = "threshold";
+
+/// Maximum size of these files, in bytes.
 const MAX_LABELS_FILE_BYTES: u64 = 1 << 20;
 
 /// Labels and inputs of a classifying package.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct PackageClassifier {
     /// The labels, in the order of the head's probabilities.
     pub(super) labels: Arc<[String]>,
     /// True if it classifies texts; otherwise it classifies pictures.
     pub(super) takes_texts: bool,
+    /// Least probability of an answer, if the package states one.
+    threshold: Option<f32>,
 }
 
 /// Checked texts or a checked picture, with the models that classify them.
@@ -52,6 +61,8 @@ pub struct PreparedClassification {
     labels: Arc<[String]>,
     /// Maximum number of labels per answer.
     most: Option<usize>,
+    /// Least probability of an answer.
+    threshold: Option<f32>,
 }
 
 /// Computation of the vectors.
@@ -69,10 +80,19 @@ struct Scored<'l> {
     index: usize,
 }
 
+/// The part of the file about abstention that answers need.
+#[derive(Debug, Deserialize)]
+struct StatedAbstention {
+    threshold: f32,
+}
+
 /// The labels of one text or picture.
 #[derive(Debug, Serialize)]
 struct Classified<'l> {
     labels: Vec<Scored<'l>>,
+    /// True if the first label's probability is below the threshold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    abstains: Option<bool>,
 }
 
 #[derive(Debug, Serialize)]
@@ -116,6 +136,7 @@ impl PackageClassifier {
         Ok(Some(Self {
             labels: labels.into(),
             takes_texts: encoder.embeds(),
+            threshold: stated_threshold(configs)?,
         }))
     }
 }
@@ -138,22 +159,53 @@ fn outputs(signature: &Signature) -> Option<u64> {
 
 /// Returns the path and content of the first labels file beside the configs.
 fn labels(configs: &[PackageConfig]) -> Result<Option<(PathBuf, Vec<String>)>, String> {
+    beside(configs, LABELS_FILE, "a JSON array of labels")
+}
+
+/// Returns the least probability of an answer that a file beside the configs states.
+fn stated_threshold(configs: &[PackageConfig]) -> Result<Option<f32>, String> {
+    let expected = "an object with `threshold`, a number from 0 to 1";
+    let Some((path, stated)) = beside::<StatedAbstention>(configs, ABSTENTION_FILE, expected)?
+    else {
+        return Ok(None);
+    };
+    if !(0.0..=1.0).contains(&stated.threshold) {
+        return Err(format!("{}: expected {expected}", path.display()));
+    }
+    Ok(Some(stated.threshold))
+}
+
+/// Reads the first file of this name beside the configs.
+fn beside<T: DeserializeOwned>(
+    configs: &[PackageConfig],
+    name: &str,
+    expected: &str,
+) -> Result<Option<(PathBuf, T)>, String> {
     let places = configs.iter().flat_map(|package| {
         let directory = package.path.parent().unwrap_or(Path::new(""));
         [Some(directory), directory.parent()]
     });
-    let mut paths = places
-        .flatten()
-        .map(|directory| directory.join(LABELS_FILE));
+    let mut paths = places.flatten().map(|directory| directory.join(name));
     let Some(path) = paths.find(|path| path.is_file()) else {
         return Ok(None);
     };
     let fault = |reason: String| format!("{}: {reason}", path.display());
     let text = source::read_text(&path, MAX_LABELS_FILE_BYTES)
         .map_err(|error| fault(error.to_string()))?;
-    let labels: Vec<String> = serde_json::from_str(&text)
-        .map_err(|error| fault(format!("expected a JSON array of labels: {error}")))?;
-    Ok(Some((path, labels)))
+    let read = serde_json::from_str(&text)
+        .map_err(|error| fault(format!("expected {expected}: {error}")))?;
+    Ok(Some((path, read)))
+}
+
+/// Parses the least probability of an answer.
+pub(super) fn threshold(value: &RawValue) -> Result<Option<f32>, Refusal> {
+    let number = serde_json::from_str::<Option<f32>>(value.get()).ok();
+    let number = number.filter(|number| number.is_none_or(|it| (0.0..=1.0).contains(&it)));
+    number.ok_or_else(|| {
+        let shown = super::super::json::shown(value.get());
+        let message = format!("expected a number from 0 to 1, got {shown}");
+        Refusal::at(format!("$.config.{THRESHOLD_KEY}"), message)
+    })
 }
 
 /// Parses the maximum number of labels in an answer.
@@ -219,11 +271,13 @@ impl Device {
             let message = "its package lacks a component `head` for this encoder";
             return Err(CallError::NoInstances(message.to_owned()));
         };
+        let (_, options) = self.read_config(config)?;
         Ok(PreparedClassification {
             of,
             head: self.endpoint(head, runnable(head)?)?,
             labels: Arc::clone(&classifies.labels),
-            most: self.read_config(config)?.1.most,
+            most: options.most,
+            threshold: options.threshold.or(classifies.threshold),
         })
     }
 }
@@ -258,7 +312,7 @@ impl PreparedClassification {
         }
         let mut classified = scores
             .chunks_exact(self.labels.len().max(1))
-            .map(|scores| classified(scores, &self.labels, self.most));
+            .map(|scores| classified(scores, &self.labels, (self.most, self.threshold)));
         let written = if is_texts {
             let classified_texts = classified.collect();
             serde_json::to_vec(&ClassifiedTexts { classified_texts })
@@ -278,7 +332,11 @@ fn rows(vectors: &[Vec<f32>]) -> Result<Tensor, CallError> {
     tensor.map_err(|error| CallError::Failed(format!("vectors have different lengths: {error}")))
 }
 
-fn classified<'l>(scores: &[f32], labels: &'l [String], most: Option<usize>) -> Classified<'l> {
+fn classified<'l>(
+    scores: &[f32],
+    labels: &'l [String],
+    (most, threshold): (Option<usize>, Option<f32>),
+) -> Classified<'l> {
     let pairs = labels.iter().zip(scores).enumerate();
     let pairs = pairs.map(|(index, (label, score))| Scored {
         label,
@@ -288,6 +346,7 @@ fn classified<'l>(scores: &[f32], labels: &'l [String], most: Option<usize>) -> 
     let mut labels: Vec<Scored<'_>> = pairs.collect();
     // The sort is stable: equal scores keep their order.
     labels.sort_by(|a, b| b.score.total_cmp(&a.score));
+    let abstains = threshold.map(|least| labels.first().is_none_or(|it| it.score < least));
     labels.truncate(most.unwrap_or(usize::MAX));
-    Classified { labels }
+    Classified { labels, abstains }
 }

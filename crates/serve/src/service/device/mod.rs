@@ -57,7 +57,7 @@ use utterance::PreparedUtterance;
 use variants::{ENCODER, MethodEntry, Variants};
 use vectors::PreparedEmbeddings;
 
-pub use classifier::LABELS_FILE;
+pub use classifier::{ABSTENTION_FILE, LABELS_FILE};
 pub use embedding::{Embedded, Embedding, TextLimits};
 pub use takes::{InputDescription, MethodTakes};
 pub use trainable::{ContentKind, EncoderFiles};

@@ -12,6 +12,8 @@ pub(super) struct ConfigOptions {
     pub(super) embedding: EmbeddingOptions,
     /// Maximum number of labels in an answer.
     pub(super) most: Option<usize>,
+    /// Least probability of an answer of a trained classifier.
+    pub(super) threshold: Option<f32>,
     /// Values for a recipe.
     pub(super) recipe: Vec<RecipeOption>,
 }
@@ -32,21 +34,26 @@ impl Device {
             further.extend(classifier::TEXT_KEYS);
         }
         if self.classifies.is_some() {
-            further.push(classifier::TOP_K_KEY);
+            further.extend([classifier::TOP_K_KEY, classifier::THRESHOLD_KEY]);
         }
         let recipe_keys = self.recipe_keys();
         further.extend(recipe_keys.iter().map(String::as_str));
         let (choice, mut others) = ConfigChoice::read(config, &further)?;
-        let most = others
-            .iter()
-            .position(|(key, _)| key == classifier::TOP_K_KEY);
-        let most = most.map(|place| classifier::most(others.remove(place).1));
+        // Recipes may have values of the same names.
+        let mut own = |name: &str| {
+            let mut places = others.iter();
+            let place = places.position(|(key, _)| key == name && self.classifies.is_some());
+            place.map(|place| others.remove(place).1)
+        };
+        let most = own(classifier::TOP_K_KEY).map(classifier::most);
+        let threshold = own(classifier::THRESHOLD_KEY).map(classifier::threshold);
         let of_recipe = |(key, _): &mut (String, _)| recipe_keys.contains(key);
         let values = others.extract_if(.., of_recipe);
         let values = values.map(|member| RecipeOption::of_json(member, "$.config"));
         let recipe = values.collect::<Result<_, _>>()?;
         let wishes = ConfigOptions {
             most: most.transpose()?.flatten(),
+            threshold: threshold.transpose()?.flatten(),
             recipe,
             embedding: texts::options(&others)?,
         };

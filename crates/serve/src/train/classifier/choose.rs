@@ -7,7 +7,7 @@ use super::super::options::FitOptions;
 use super::{Classifier, Examples, FitError, Metrics, fit, split};
 
 /// Candidate penalties. Of equally good ones the first wins.
-const PENALTIES: [f64; 7] = [1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 3.0];
+const PENALTIES: [f64; 8] = [1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 3.0];
 
 /// Penalty if validation rows are missing.
 pub const DEFAULT_L2: f64 = 1.0;

@@ -2,16 +2,20 @@
 //!
 //! Invariant: the same rows, options and seed give bit-identical weights on any number of threads.
 
+mod centroids;
 mod choose;
 mod fit;
+mod folds;
 mod loss;
 mod metrics;
 mod split;
 
 use ndarray::{Array2, ArrayView2};
 
+pub use centroids::{Centroids, centroids};
 pub use choose::{ChosenPenalty, DEFAULT_L2, choose};
 pub use fit::{FitError, Fitted, fit};
+pub use folds::cross_validate;
 pub use metrics::{LabelMetrics, Metrics};
 pub use split::{DatasetSplit, split};
 

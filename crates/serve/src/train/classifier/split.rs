@@ -47,7 +47,7 @@ fn validation_row_count(rows: usize, fraction: f64) -> usize {
 }
 
 /// Shuffles by the Fisher–Yates algorithm. The bias of the remainder is below one in 2³².
-fn shuffle(rows: &mut [usize], random: &mut ChaCha8Rng) {
+pub(super) fn shuffle(rows: &mut [usize], random: &mut ChaCha8Rng) {
     for end in (1..rows.len()).rev() {
         let choice = random.next_u64() % (end as u64 + 1);
         rows.swap(end, usize::try_from(choice).unwrap_or(0));

@@ -15,16 +15,20 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use super::advice::Abstention;
 use super::classifier::Classifier;
 use super::digest::hex_prefix;
 use crate::database::sync_tree;
-use crate::service::{EncoderFiles, LABELS_FILE};
+use crate::service::{ABSTENTION_FILE, EncoderFiles, LABELS_FILE};
 use pkgtool_base::package::{PrecisionList, config, precision};
 
 pub(super) use publish::publish;
 
 /// Name of the file that records the training.
 const TRAINING_FILE: &str = "training.json";
+
+/// Name of the page about the training.
+const REPORT_FILE: &str = "report.html";
 
 /// Path of the pooling settings, unless `modules.json` names another one.
 const POOLING: &str = "1_Pooling/config.json";
@@ -42,6 +46,10 @@ pub(super) struct PackageContents<'a> {
     pub(super) labels: &'a [String],
     /// Config and metrics of the training.
     pub(super) training: &'a Value,
+    /// A page about the training.
+    pub(super) report: &'a str,
+    /// When the classifier does not answer.
+    pub(super) abstention: Option<Abstention>,
 }
 
 /// Returns the model token for a service's package. Tokens cannot contain `-`.
@@ -85,6 +93,10 @@ impl PackageContents<'_> {
         self.write_precisions(into)?;
         write_json(&into.join(LABELS_FILE), &json!(self.labels))?;
         write_json(&into.join(TRAINING_FILE), self.training)?;
+        write(&into.join(REPORT_FILE), self.report.as_bytes())?;
+        if let Some(abstention) = &self.abstention {
+            write_json(&into.join(ABSTENTION_FILE), &json!(abstention))?;
+        }
         let config = self.config((&encoder_name, &head_name), size);
         write_json(&models.join(config::FILE_NAME), &config)?;
         sync_tree(into).map_err(PackageError::at(into))

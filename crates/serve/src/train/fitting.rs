@@ -1,0 +1,464 @@
+//! The fitting thread of a training: chooses the method, fits, and measures on held-out rows.
+//!
+//! Invariant: a row never judges a classifier that was fitted to it. The result is fitted to all rows. The same rows and options give the same result.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ndarray::Array2;
+use serde_json::{Value, json};
+
+use super::advice::{self, CurvePoint, HeldOut};
+use super::classifier::{self, Classifier, Examples, Fitted, Metrics};
+use super::embed::EmbeddedRows;
+use super::error::TrainError;
+use super::options::{ClassWeights, FitMethod, FitOptions};
+use super::progress::TrainingProgress;
+
+/// With fewer rows per label, on average, none are held out: cross-validation chooses among methods, and the classifier
+/// is fitted to all rows.
+const FEW_ROWS: usize = 8;
+
+/// Penalties of the regressions that compete with centroids.
+const FEW_PENALTIES: [f64; 4] = [1.0, 0.1, 0.01, 0.001];
+
+/// Maximum number of labels for which regressions compete.
+const MAX_FEW_LABELS: usize = 50;
+
+/// Gain in macro F1 for which a regression is preferred to centroids.
+const MIN_FEW_GAIN: f64 = 0.01;
+
+/// Parts of the training rows at which quality is measured, in percent.
+const CURVE_PARTS: [usize; 3] = [25, 50, 75];
+
+/// Maximum number of training rows and of iterations of a fit for the curve.
+const MAX_CURVE_ROWS: usize = 4000;
+const MAX_CURVE_ITERATIONS: u64 = 60;
+
+/// Parameters of the fitting thread.
+pub(super) struct FitTask {
+    pub(super) options: FitOptions,
+    pub(super) labels: Vec<String>,
+    pub(super) stopped: Arc<AtomicBool>,
+    pub(super) progress: Arc<TrainingProgress>,
+}
+
+/// A classifier with its quality metrics.
+pub(super) struct MeasuredClassifier {
+    pub(super) classifier: Classifier,
+    pub(super) metrics: Value,
+    /// When it does not answer.
+    pub(super) abstention: Option<advice::Abstention>,
+}
+
+/// What the metrics of both methods have.
+struct Measured<'a> {
+    classifier: Classifier,
+    method: FitMethod,
+    /// Label of each row of the dataset.
+    places: &'a [u32],
+    training_rows: usize,
+    held_out: HeldOut<'a>,
+    /// Entries of one method.
+    own: Value,
+    curve: Vec<CurvePoint>,
+}
+
+impl FitTask {
+    pub(super) fn fit(&self, embedded: &EmbeddedRows) -> Result<MeasuredClassifier, TrainError> {
+        let place = |label: &String| {
+            let found = self.labels.binary_search(label).ok();
+            found.and_then(|place| u32::try_from(place).ok())
+        };
+        let places: Option<Vec<u32>> = embedded.labels.iter().map(place).collect();
+        let places = places.ok_or_else(|| {
+            TrainError::Dataset("the dataset changed during the training".to_owned())
+        })?;
+        let options = &self.options;
+        let is_settled = options.l2.is_some() || options.class_weights.is_some();
+        let is_few = places.len() < FEW_ROWS * self.labels.len() && !is_settled;
+        match options.method {
+            FitMethod::Auto if is_few => self.all_rows(embedded, &places, &FEW_PENALTIES),
+            FitMethod::Centroids => self.all_rows(embedded, &places, &[]),
+            FitMethod::Auto | FitMethod::Logistic => self.logistic(embedded, &places),
+        }
+    }
+
+    /// Fits to all rows: centroids, or a regression with one of these penalties, if it is better in cross-validation.
+    fn all_rows(
+        &self,
+        embedded: &EmbeddedRows,
+        places: &[u32],
+        penalties: &[f64],
+    ) -> Result<MeasuredClassifier, TrainError> {
+        if !embedded.vectors.iter().all(|number| number.is_finite()) {
+            return Err(classifier::FitError::NotFinite.into());
+        }
+        let (count, width) = (self.labels.len(), embedded.width);
+        let examples = Examples {
+            vectors: &embedded.vectors,
+            width,
+            labels: places,
+            count,
+        };
+        let judge = |probabilities: &Array2<f32>| {
+            let rows = HeldOut {
+                names: &self.labels,
+                labels: places,
+                lines: &embedded.lines,
+                probabilities: probabilities.view(),
+            };
+            rows.metrics().macro_f1
+        };
+        let goes_on = |_: u64| !self.stopped.load(Ordering::Relaxed);
+        let fitted = classifier::centroids(examples);
+        let (mut judged, mut penalty) = (fitted.without_each, None);
+        let mut best = judge(&judged) + MIN_FEW_GAIN;
+        let mut compared = 0;
+        for (place, l2) in penalties.iter().enumerate() {
+            if count > MAX_FEW_LABELS {
+                break;
+            }
+            compared = place + 1;
+            let tried = classifier::cross_validate(examples, *l2, &self.options, &goes_on);
+            let tried = match tried {
+                Ok(tried) => tried,
+                // Another penalty may succeed.
+                Err(classifier::FitError::Failed(_)) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            let score = judge(&tried);
+            if score > best {
+                (best, judged, penalty) = (score, tried, Some(*l2));
+            }
+        }
+        let (method, classifier, loss, converged) = match penalty {
+            None => (FitMethod::Centroids, fitted.classifier, fitted.loss, true),
+            Some(l2) => {
+                let weights = vec![1.0; places.len()];
+                let fitted = classifier::fit(examples, weights, l2, &self.options, &goes_on)?;
+                let Fitted {
+                    classifier,
+                    loss,
+                    converged,
+                    ..
+                } = fitted;
+                (FitMethod::Logistic, classifier, loss, converged)
+            }
+        };
+        let taken = classifier.predict(&embedded.vectors);
+        let training = Metrics::of(&self.labels, places, &taken);
+        Ok(self.measured(Measured {
+            classifier,
+            method,
+            places,
+            training_rows: places.len(),
+            held_out: HeldOut {
+                names: &self.labels,
+                labels: places,
+                lines: &embedded.lines,
+                probabilities: judged.view(),
+            },
+            own: json!({
+                "dimensions": width,
+                "loss": loss,
+                "converged": converged,
+                "training_accuracy": training.accuracy,
+                "l2": penalty,
+                "class_weights": "equal",
+                "compared": compared,
+                "cross_validated": true,
+            }),
+            curve: Vec::new(),
+        }))
+    }
+
+    /// Fits a regression to training rows, measures it on validation rows, and fits it again to all rows.
+    fn logistic(
+        &self,
+        embedded: &EmbeddedRows,
+        places: &[u32],
+    ) -> Result<MeasuredClassifier, TrainError> {
+        let options = &self.options;
+        let (count, width) = (self.labels.len(), embedded.width);
+        let split = classifier::split(places, count, options.validation_fraction, options.seed);
+        let training = RowSubset::of(embedded, places, &split.training);
+        let validation = RowSubset::of(embedded, places, &split.validation);
+        let goes_on = |evaluations: u64| {
+            self.progress
+                .at(0, 100, evaluations, options.max_iterations);
+            !self.stopped.load(Ordering::Relaxed)
+        };
+        let examples = training.examples(width, count);
+        let kept = validation.examples(width, count);
+        let FitSettings {
+            l2,
+            class_weights,
+            weights,
+            compared,
+        } = self.settle((examples, kept))?;
+        let curve = self.curve((&training, &validation), width, (l2, &weights))?;
+        let Fitted {
+            classifier,
+            loss,
+            evaluations,
+            converged,
+        } = classifier::fit(examples, weights, l2, options, &goes_on)?;
+        let probabilities = classifier.probabilities(&validation.vectors);
+        let on_training = classifier.predict(&training.vectors);
+        let on_training = Metrics::of(&self.labels, &training.labels, &on_training);
+        let of_all = if validation.labels.is_empty() {
+            classifier
+        } else {
+            let weights = weights_of(&class_weights, &self.labels, places)?;
+            let all = Examples {
+                vectors: &embedded.vectors,
+                width,
+                labels: places,
+                count,
+            };
+            classifier::fit(all, weights, l2, options, &goes_on)?.classifier
+        };
+        Ok(self.measured(Measured {
+            classifier: of_all,
+            method: FitMethod::Logistic,
+            places,
+            training_rows: training.labels.len(),
+            held_out: HeldOut {
+                names: &self.labels,
+                labels: &validation.labels,
+                lines: &validation.lines,
+                probabilities: probabilities.view(),
+            },
+            own: json!({
+                "dimensions": width,
+                "loss": loss,
+                "evaluations": evaluations,
+                "converged": converged,
+                "training_accuracy": on_training.accuracy,
+                "l2": l2,
+                "class_weights": class_weights.to_json(),
+                "compared": compared,
+            }),
+            curve,
+        }))
+    }
+
+    /// Returns each label with its number of rows.
+    fn rows_by_label(&self, places: &[u32]) -> Vec<(String, u64)> {
+        let mut counts = vec![0; self.labels.len()];
+        for place in places {
+            counts[*place as usize] += 1;
+        }
+        self.labels.iter().cloned().zip(counts).collect()
+    }
+
+    /// Combines metrics and advice.
+    fn measured(&self, measured: Measured<'_>) -> MeasuredClassifier {
+        let Measured {
+            held_out,
+            mut curve,
+            own,
+            ..
+        } = measured;
+        let mut metrics = json!({
+            "method": measured.method.name(),
+            "rows": measured.places.len(),
+            "training_rows": measured.training_rows,
+            "validation_rows": held_out.labels.len(),
+            "validation": null,
+            "warnings": [],
+        });
+        if let (Some(all), Value::Object(own)) = (metrics.as_object_mut(), own) {
+            all.extend(own);
+        }
+        let mut abstention = None;
+        if !held_out.labels.is_empty() {
+            let validation = held_out.metrics();
+            if !curve.is_empty() {
+                curve.push(CurvePoint {
+                    rows: measured.training_rows,
+                    macro_f1: validation.macro_f1,
+                    accuracy: validation.accuracy,
+                });
+            }
+            abstention = held_out.abstention();
+            metrics["hints"] = json!(advice::hints(
+                &validation,
+                &curve,
+                &self.rows_by_label(measured.places)
+            ));
+            metrics["warnings"] = json!(Vec::from_iter(validation.warning()));
+            metrics["validation"] = json!(validation);
+            metrics["worst"] = json!(held_out.worst());
+            metrics["abstention"] = json!(abstention);
+            metrics["curve"] = json!(curve);
+        }
+        MeasuredClassifier {
+            classifier: measured.classifier,
+            metrics,
+            abstention,
+        }
+    }
+
+    /// Determines the penalty and the class weights: the given ones, or the best on the validation
+    /// rows.
+    fn settle(&self, rows: (Examples<'_>, Examples<'_>)) -> Result<FitSettings, TrainError> {
+        let options = &self.options;
+        let offered = match (&options.class_weights, options.l2) {
+            (Some(given), _) => vec![given.clone()],
+            (None, Some(_)) => vec![ClassWeights::Equal],
+            (None, None) => vec![ClassWeights::Equal, ClassWeights::Balanced],
+        };
+        let (training, _) = rows;
+        let weighings = offered.iter();
+        let weighings = weighings.map(|it| weights_of(it, &self.labels, training.labels));
+        let mut weighings = weighings.collect::<Result<Vec<_>, _>>()?;
+        let (l2, place, compared) = if let Some(l2) = options.l2 {
+            (l2, 0, 0)
+        } else {
+            let goes_on = |_: u64| !self.stopped.load(Ordering::Relaxed);
+            let chosen = classifier::choose(rows, &weighings, options, &goes_on)?;
+            (chosen.l2, chosen.weights, chosen.tried)
+        };
+        Ok(FitSettings {
+            l2,
+            weights: weighings.swap_remove(place),
+            class_weights: offered[place].clone(),
+            compared,
+        })
+    }
+
+    /// Measures the quality with parts of the training rows. Labels keep their proportions.
+    fn curve(
+        &self,
+        (training, validation): (&RowSubset, &RowSubset),
+        width: usize,
+        (l2, weights): (f64, &[f64]),
+    ) -> Result<Vec<CurvePoint>, TrainError> {
+        let count = self.labels.len();
+        if validation.labels.is_empty() || training.labels.len() < FEW_ROWS * count {
+            return Ok(Vec::new());
+        }
+        let options = FitOptions {
+            max_iterations: self.options.max_iterations.min(MAX_CURVE_ITERATIONS),
+            ..self.options.clone()
+        };
+        let goes_on = |_: u64| !self.stopped.load(Ordering::Relaxed);
+        let mut curve = Vec::new();
+        for percent in CURVE_PARTS {
+            #[expect(clippy::cast_precision_loss, reason = "a percentage")]
+            let rest = 1.0 - percent as f64 / 100.0;
+            let rows = classifier::split(&training.labels, count, rest, options.seed).training;
+            if rows.len() > MAX_CURVE_ROWS {
+                break;
+            }
+            let part = training.part(&rows, width);
+            let weights = rows.iter().map(|row| weights[*row]).collect();
+            let examples = part.examples(width, count);
+            let fitted = match classifier::fit(examples, weights, l2, &options, &goes_on) {
+                Ok(fitted) => fitted.classifier,
+                // The other points remain.
+                Err(classifier::FitError::Failed(_)) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            let taken = fitted.predict(&validation.vectors);
+            let metrics = Metrics::of(&self.labels, &validation.labels, &taken);
+            curve.push(CurvePoint {
+                rows: rows.len(),
+                macro_f1: metrics.macro_f1,
+                accuracy: metrics.accuracy,
+            });
+        }
+        Ok(curve)
+    }
+}
+
+/// Penalty and class weights for the final fit.
+struct FitSettings {
+    l2: f64,
+    class_weights: ClassWeights,
+    /// Weight of each training row.
+    weights: Vec<f64>,
+    /// Number of fits that were compared to choose both.
+    compared: usize,
+}
+
+/// A subset of the rows.
+struct RowSubset {
+    vectors: Vec<f32>,
+    labels: Vec<u32>,
+    lines: Vec<u64>,
+}
+
+impl RowSubset {
+    fn of(embedded: &EmbeddedRows, places: &[u32], rows: &[usize]) -> Self {
+        let width = embedded.width;
+        let mut vectors = Vec::with_capacity(rows.len() * width);
+        for row in rows {
+            vectors.extend_from_slice(&embedded.vectors[row * width..(row + 1) * width]);
+        }
+        Self {
+            vectors,
+            labels: rows.iter().map(|row| places[*row]).collect(),
+            lines: rows.iter().map(|row| embedded.lines[*row]).collect(),
+        }
+    }
+
+    /// Returns some of its rows.
+    fn part(&self, rows: &[usize], width: usize) -> Self {
+        let vectors = rows
+            .iter()
+            .flat_map(|row| &self.vectors[row * width..(row + 1) * width]);
+        Self {
+            vectors: vectors.copied().collect(),
+            labels: rows.iter().map(|row| self.labels[*row]).collect(),
+            lines: rows.iter().map(|row| self.lines[*row]).collect(),
+        }
+    }
+
+    fn examples(&self, width: usize, count: usize) -> Examples<'_> {
+        Examples {
+            vectors: &self.vectors,
+            width,
+            labels: &self.labels,
+            count,
+        }
+    }
+}
+
+/// Returns the weight of each row.
+#[expect(clippy::cast_precision_loss, reason = "row counts are far below 2^53")]
+fn weights_of(
+    wanted: &ClassWeights,
+    labels: &[String],
+    rows: &[u32],
+) -> Result<Vec<f64>, TrainError> {
+    let by_label: Vec<f64> = match wanted {
+        ClassWeights::Equal => vec![1.0; labels.len()],
+        ClassWeights::Balanced => {
+            let mut counts = vec![0_u64; labels.len()];
+            for label in rows {
+                counts[*label as usize] += 1;
+            }
+            let share = rows.len() as f64 / labels.len() as f64;
+            counts
+                .iter()
+                .map(|count| share / (*count).max(1) as f64)
+                .collect()
+        }
+        ClassWeights::Given(given) => {
+            if let Some(stray) = given
+                .keys()
+                .find(|label| labels.binary_search(label).is_err())
+            {
+                let message =
+                    format!("`class_weights` names the label `{stray}`, which no row has");
+                return Err(TrainError::Dataset(message));
+            }
+            let weight = |label: &String| given.get(label).copied().unwrap_or(1.0);
+            labels.iter().map(weight).collect()
+        }
+    };
+    Ok(rows.iter().map(|label| by_label[*label as usize]).collect())
+}
