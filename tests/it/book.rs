@@ -39,16 +39,31 @@ fn name(page: &Path) -> String {
     inside.display().to_string()
 }
 
+/// Returns the words of a command line. Single quotes keep spaces.
+fn words(line: &str) -> Vec<String> {
+    let parts = line.split('\'').enumerate();
+    let mut words = vec![String::new()];
+    for (place, part) in parts {
+        let is_quoted = place % 2 == 1;
+        for letter in part.chars() {
+            if letter.is_whitespace() && !is_quoted {
+                words.push(String::new());
+            } else {
+                words.last_mut().expect("it has a word").push(letter);
+            }
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
 /// Runs a `pkgtool` command line and returns its output, standard output first.
 fn run(line: &str) -> String {
-    let mut words = line.split_whitespace();
-    assert_eq!(
-        words.next(),
-        Some("pkgtool"),
-        "only pkgtool runs here: {line}"
-    );
+    let words = words(line);
+    let (program, arguments) = words.split_first().expect("a command");
+    assert_eq!(program, "pkgtool", "only pkgtool runs here: {line}");
     let output = Command::new(env!("CARGO_BIN_EXE_pkgtool"))
-        .args(words)
+        .args(arguments)
         .current_dir(root())
         .env("NO_COLOR", "1")
         .output()
