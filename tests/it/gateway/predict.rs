@@ -168,7 +168,7 @@ fn every_example_is_served_and_those_that_run_here_answer() {
         .expect(200)
         .json();
     let services = services.as_array().expect("a list").clone();
-    assert_eq!(services.len(), 15);
+    assert_eq!(services.len(), 16);
     let mut answered = 0;
     for service in &services {
         let name = service["modelName"].as_str().expect("a name");

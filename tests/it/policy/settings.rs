@@ -255,6 +255,27 @@ fn exceptions_have_a_place_a_reason_and_an_end() {
 /// help of its error.
 const WRONG: &[(&str, &str, u64, &str, &str)] = &[
     (
+        "recipes = 1",
+        "/recipes",
+        1,
+        "expected an array of strings, found",
+        "",
+    ),
+    (
+        "recipes = [\"../a.toml\"]",
+        "/recipes/0",
+        1,
+        "expected a path below this directory, found `../a.toml`",
+        "put the recipe beside this file",
+    ),
+    (
+        "recipes = [\"none.toml\"]",
+        "/recipes/0",
+        1,
+        "no such file: `none.toml`",
+        "name a recipe",
+    ),
+    (
         "ignor = []",
         "/ignor",
         1,

@@ -170,7 +170,12 @@ impl<'a> AnsweringModel<'a> {
             capability: None,
             settings: &[],
         };
-        let model = Self::new(path, args, which, wish)?;
+        let model = Self::new(path, args, which, wish).map_err(|failure| match failure {
+            Failure::Other(reason) => Failure::Other(format!(
+                "--image: no model of the package reads pictures for a chat: {reason}"
+            )),
+            failure => failure,
+        })?;
         if model.recipe().answer == TypedAnswerKind::Reply {
             return Ok(model);
         }

@@ -96,12 +96,12 @@ struct Chat<'a> {
 
 /// Runs the command.
 pub(in super::super) fn run(args: &ChatArgs) -> Result<Exit, Failure> {
+    let mut pictures = pictures(&args.images)?;
     let mut chat = Chat::start(args)?;
     let mut messages: Vec<Value> = Vec::new();
     if let Some(system) = &args.system {
         messages.push(json!({"role": "system", "content": system}));
     }
-    let mut pictures = pictures(&args.images)?;
     let mut lines = MessageSource::new(&args.messages);
     while let Some(line) = lines.next_message()? {
         messages.push(json!({"role": "user", "content": content(&pictures, line)}));
@@ -124,6 +124,8 @@ pub(in super::super) fn run(args: &ChatArgs) -> Result<Exit, Failure> {
 fn pictures(files: &[PathBuf]) -> Result<Vec<Value>, Failure> {
     let parts = files.iter().map(|file| {
         let bytes = answering::read(file, MediaKind::Picture)?;
+        // A fault names the file, and no model starts.
+        answering::picture(file)?;
         Ok(json!({"type": "image_url", "image_url": {"url": data_uri(&bytes)}}))
     });
     parts.collect()

@@ -398,6 +398,50 @@ normalize = false
 }
 
 #[test]
+fn a_project_names_recipes_for_its_models() {
+    let directory = photo();
+    let package = directory.path().join("glimpse/xnnpack");
+    fs::create_dir_all(&package).expect("a directory");
+    for file in fs::read_dir(format!("{EXAMPLES}/glimpse/xnnpack")).expect("a directory") {
+        let file = file.expect("an entry").path();
+        fs::copy(&file, package.join(file.file_name().expect("a name"))).expect("copied");
+    }
+    let write = |name: &str, text: &str| {
+        fs::write(directory.path().join(name), text).expect("written");
+    };
+    let top_k = || {
+        let all = [
+            "run",
+            "--engine",
+            "tract",
+            "glimpse/xnnpack",
+            "photo.png",
+            "--json",
+        ];
+        let ran = pkgtool(all).within(directory.path()).run().expect_code(0);
+        ran.json()["recipe"]["values"]["top_k"]["value"].clone()
+    };
+    assert_eq!(top_k(), 5);
+    write("pkgtool.toml", "recipes = [\"few.toml\"]");
+    let values = "source = \"a test of projects\"\n[values]\ntop_k = 2\n";
+    for (names, expected) in [("\"glim*\"", 2), ("\"spotter\"", 5), ("", 2)] {
+        write(
+            "few.toml",
+            &format!("base = \"classification\"\nfor = [{names}]\n{values}"),
+        );
+        assert_eq!(top_k(), expected, "{names}");
+    }
+    write("pkgtool.toml", "recipes = [\"none.toml\"]");
+    let all = ["run", "--engine", "tract", "glimpse/xnnpack", "photo.png"];
+    let ran = pkgtool(all).within(directory.path()).run().expect_code(2);
+    assert!(
+        ran.stderr.contains("pkgtool.toml: `recipes`: `none.toml`"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
 fn inspect_shows_the_recipe_of_a_package() {
     let inspected = |package: &str, arguments: &[&str]| {
         let path = format!("{EXAMPLES}/{package}");
@@ -430,4 +474,67 @@ fn inspect_shows_the_recipe_of_a_package() {
         let ran = pkgtool(["inspect", &path]).run().expect_code(2);
         assert!(ran.stderr.contains(part), "{}", ran.stderr);
     }
+}
+
+/// Words about a picture, and what is wrong with pictures for chats.
+#[test]
+fn a_package_that_sees_answers_questions() {
+    let directory = photo();
+    let shapes = format!("{EXAMPLES}/lookout/shapes.png");
+    let said = run(
+        &directory,
+        "lookout/mlx",
+        &shapes,
+        &["--set", "prompt=Which colour?", "--json"],
+    );
+    let said = said.expect_code(0).json();
+    assert_eq!(said["answer"]["text"], "Blue and red.");
+    run(&directory, "lookout", &shapes, &["--save", "said.txt"]).expect_code(0);
+    let saved = fs::read_to_string(directory.path().join("said.txt")).expect("a text");
+    assert_eq!(saved, "A blue star and a red circle.\n");
+    fs::write(directory.path().join("text.png"), "no picture").expect("written");
+    let chat = |package: &str, picture: &str| {
+        let package = format!("{EXAMPLES}/{package}");
+        let all = [
+            "chat",
+            "--engine",
+            "tract",
+            &package,
+            "--image",
+            picture,
+            "-m",
+            "How many?",
+        ];
+        pkgtool(all).within(directory.path()).run()
+    };
+    let said = chat("lookout", &shapes).expect_code(0);
+    assert_eq!(said.stdout, "Two shapes.\n");
+    for (package, picture, part) in [
+        ("lookout", "none.png", "none.png: No such file"),
+        ("lookout", "text.png", "text.png: neither PNG, JPEG"),
+        (
+            "jackdaw",
+            "photo.png",
+            "--image: no model of the package reads pictures for a chat",
+        ),
+        (
+            "glimpse",
+            "photo.png",
+            "--image: the package does not chat about pictures: its recipe is classification",
+        ),
+        (
+            "scribe-tiny-en/mlx",
+            "photo.png",
+            "--image: the package does not chat about pictures",
+        ),
+    ] {
+        let refused = chat(package, picture).expect_code(2).stderr;
+        assert!(refused.contains(part), "{refused}");
+    }
+    let wrong = run(&directory, "lookout", &shapes, &["--save", "said.png"]);
+    let wrong = wrong.expect_code(2).stderr;
+    assert!(
+        wrong.contains("expected a name that ends with .txt"),
+        "{wrong}"
+    );
 }

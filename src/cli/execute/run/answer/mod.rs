@@ -181,6 +181,7 @@ fn text_of(given: &Path) -> Result<String, Failure> {
 fn save(file: &Path, answer: &TypedAnswer, given: &Path) -> Result<(), Failure> {
     match answer {
         TypedAnswer::Transcript(_) | TypedAnswer::Segments(_) => save_words(file, answer),
+        TypedAnswer::Reply(reply) => save_text(file, &reply.text),
         TypedAnswer::Speech(speech) => save_speech(file, speech),
         TypedAnswer::Picture(made) => write_picture(file, &made.picture),
         _ => save_picture(file, answer, given),
@@ -206,6 +207,14 @@ fn save_words(file: &Path, answer: &TypedAnswer) -> Result<(), Failure> {
         }
     };
     fs::write(file, text).map_err(|error| fault(error.to_string()))
+}
+
+/// Writes words about a picture.
+fn save_text(file: &Path, text: &str) -> Result<(), Failure> {
+    if ending(file) != "txt" {
+        return Err(unsaved(file, "expected a name that ends with .txt"));
+    }
+    fs::write(file, format!("{text}\n")).map_err(|error| unsaved(file, &error.to_string()))
 }
 
 /// Returns the failure of an answer that cannot be saved.
