@@ -462,7 +462,7 @@ fn faults_of_recipes_have_a_place() {
         .to_string();
     assert!(
         error.contains(
-            "the last step of `interpret` makes no answer: end with one of paint, speech"
+            "the last step of `interpret` makes no answer: end with one of paint, reply, speech"
         ),
         "{error}"
     );
