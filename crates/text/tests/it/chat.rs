@@ -133,11 +133,11 @@ fn messages_that_are_wrong_are_named() {
         ),
         (
             message(&json!({"role": "user"})),
-            "`messages[1].content`: expected a string or a list of text parts, found nothing",
+            "`messages[1].content`: expected a string or a list of parts, found nothing",
         ),
         (
             message(&json!({"role": "user", "content": 7})),
-            "`messages[1].content`: expected a string or a list of text parts, found 7",
+            "`messages[1].content`: expected a string or a list of parts, found 7",
         ),
         (
             message(&json!({"role": "user", "content": []})),
@@ -149,13 +149,19 @@ fn messages_that_are_wrong_are_named() {
         ),
         (
             message(
-                &json!({"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "x"}}]}),
+                &json!({"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "input_audio"}]}),
             ),
-            "`messages[1].content[1].type`: expected `text`: this model does not support images, audio or files, found \"image_url\"",
+            "`messages[1].content[1].type`: expected `text` or `image_url`: audio and files are not supported, found \"input_audio\"",
+        ),
+        (
+            message(
+                &json!({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}),
+            ),
+            "`messages[1].content[0].image_url.url`: expected a picture as data URI, such as `data:image/png;base64,iVBORw0…`, found \"x\"; the server fetches nothing",
         ),
         (
             message(&json!({"role": "assistant", "content": null})),
-            "`messages[1].content`: expected a string, a list of text parts, or `tool_calls` beside it, found nothing",
+            "`messages[1].content`: expected a string, a list of parts, or `tool_calls` beside it, found nothing",
         ),
         (
             message(&json!({"role": "user", "content": "x", "tool_calls": [{}]})),
