@@ -6,8 +6,8 @@
     python packages-examples/regenerate.py glimpse pebble # some of them
 
 On Linux torch comes with its GPU libraries (5 GB in all): that wheel does not load without them,
-so `--no-deps` does not help there. Nothing here uses a GPU. A run takes an hour on one core, nearly all of
-which goes into training.
+so `--no-deps` does not help there. Nothing here uses a GPU. A run takes an hour and a half on one core,
+nearly all of which goes into training.
 MLX: the executorch wheel lacks the Python classes of the MLX schema but has their generator; the
 script runs it once, which writes into the environment's site-packages.
 

@@ -5,6 +5,7 @@ A conversation is a list of turns; a turn is a question, perhaps with a picture,
 """
 
 import base64
+import json
 import random
 
 import torch
@@ -90,8 +91,6 @@ def corpus():
 
 def tokenizer():
     """A tokenizer of whole words and signs."""
-    import json
-
     control = [*text_tokenizers.CHAT_CONTROL, MARK]
     described = json.loads(text_tokenizers.trained(corpus(), 330, control).to_str())
     for token in described["added_tokens"]:

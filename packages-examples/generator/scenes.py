@@ -149,7 +149,9 @@ def named_shapes(size, kinds, most=2):
         kind = SHAPES[int(torch.randint(0, kinds, (1,)))]
         colour = list(apart)[int(torch.randint(0, len(apart), (1,)))]
         room = size / count
-        radius = float(between(0.3, 0.45, 1)) * room if count > 1 else float(between(0.2, 0.4, 1)) * size
+        radius = (
+            float(between(0.3, 0.45, 1)) * room if count > 1 else float(between(0.2, 0.4, 1)) * size
+        )
         x = room * place + float(between(radius, max(radius, room - radius) + 1e-3, 1))
         y = float(between(radius, size - radius, 1))
         paint(picture, kind, COLOURS[colour], x, y, radius, float(between(-0.2, 0.2, 1)))

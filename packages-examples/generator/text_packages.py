@@ -88,7 +88,9 @@ def chat_program(model):
     """The program of a decoder."""
     inputs = torch.arange(5)[None], torch.tensor([0])
     dynamic = ({1: Dim("tokens", min=1, max=AT_ONCE - 1)}, None)
-    method = Method(CachedLlama(model, model.config.max_position_embeddings).eval(), inputs, dynamic)
+    method = Method(
+        CachedLlama(model, model.config.max_position_embeddings).eval(), inputs, dynamic
+    )
     constants = constants_of(model.config)
     return build(Program({"forward": method}, "xnnpack", constants=constants))
 

@@ -201,3 +201,18 @@ fn what_is_wrong_with_a_picture_has_its_place() {
         "{message}"
     );
 }
+
+/// A text encoder and a denoiser have the shapes of an embedding and a decoder, but chat about nothing.
+#[test]
+fn other_packages_with_embeddings_keep_their_components() {
+    let gateway = Setup::new()
+        .packages(examples().join("pocket-diffusion"))
+        .start();
+    let refused = gateway.post("/p/local/pocket_diffusion", r#"{"inputs": []}"#);
+    let refused = refused.expect(400).text();
+    assert!(refused.contains("several components"), "{refused}");
+    let body =
+        json!({"model": "local/pocket_diffusion", "messages": [{"role": "user", "content": "Hi"}]});
+    let refused = post(&gateway, PATH, &body.to_string());
+    assert!((400..500).contains(&refused.status), "{}", refused.text());
+}

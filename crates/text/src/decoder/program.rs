@@ -2,8 +2,8 @@
 //! position.
 //!
 //! Signatures: `forward(tokens [1, n], input_pos [1])` of `export_llm`, and `forward(tokens [1, n],
-//! cache_position [n])` of optimum-executorch. Programs with pictures take embeddings, [1, n, width], in place of tokens. Invariant: no step has more tokens than the file
-//! allows.
+//! cache_position [n])` of optimum-executorch. Programs with pictures take embeddings, [1, n, width],
+//! in place of tokens. Invariant: no step has more tokens than the file allows.
 
 use super::constants::Constants;
 use super::roles::{TokenCount, accepts_size, embedding_width, is_integer};

@@ -173,6 +173,10 @@ impl Variants {
     fn join_parts(&mut self, variant: usize) {
         let first = self.entries.partition_point(|it| it.variant < variant);
         let entries = &mut self.entries[first..];
+        // Encoders of texts for pictures have such methods, too.
+        if !entries.iter().any(MethodEntry::generates) {
+            return;
+        }
         let signatures: Vec<_> = entries.iter().map(|it| it.signature.as_ref()).collect();
         let Some(parts) = EmbeddedParts::find(&signatures) else {
             return;
