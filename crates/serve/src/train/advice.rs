@@ -172,7 +172,8 @@ pub(super) fn hints(metrics: &Metrics, curve: &[CurvePoint], few: &[(String, u64
     let worst = pairs.max_by_key(|(count, from, to)| (*count, std::cmp::Reverse((*from, *to))));
     if let Some((count, from, to)) = worst {
         let (from, to) = (&labels[from], &labels[to]);
-        if count * 10 >= from.support.max(1) {
+        // A single row may be an accident.
+        if count > 1 && count * 10 >= from.support {
             hints.push(format!(
                 "{count} of {} rows of `{}` are taken for `{}`: check their labels, and add rows that show the difference",
                 from.support, from.label, to.label
