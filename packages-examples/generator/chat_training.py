@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from . import chat_texts, text_tokenizers
 
-LONGEST = 512
+LONGEST, WIDTH = 512, 32
 STEPS, BATCH = 1500, 24
 PEAK_RATE = 6e-3
 IGNORED = -100
@@ -26,18 +26,23 @@ SAMPLES = 200
 
 def network(vocabulary):
     """The untrained network."""
+    torch.manual_seed(19)
+    return llama(vocabulary, 96, LONGEST)
+
+
+def llama(vocabulary, inner, longest):
+    """An untrained Llama with feed-forward layers of `inner` numbers."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    torch.manual_seed(19)
     config = LlamaConfig(
         vocab_size=vocabulary,
-        hidden_size=32,
-        intermediate_size=96,
+        hidden_size=WIDTH,
+        intermediate_size=inner,
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
         head_dim=8,
-        max_position_embeddings=LONGEST,
+        max_position_embeddings=longest,
         rms_norm_eps=1e-5,
         tie_word_embeddings=True,
         initializer_range=0.08,

@@ -12,12 +12,13 @@ import torch
 from torch.nn import functional as F
 
 from . import networks, scenes, text_tokenizers
+from .chat_training import IGNORED, WIDTH, filled, llama
 from .scene_training import FOUND, expect, fresh, train
 
 MARK = "<image>"
 LONGEST = 256
-SIZE, WIDTH, ROWS = 64, 32, 16
-STEPS, BATCH, IGNORED = 8000, 24, -100
+SIZE, ROWS = 64, 16
+STEPS, BATCH = 8000, 24
 COUNTS = ("no shapes", "one shape", "two shapes")
 QUESTIONS = {
     "what": ("What is in the picture?", "What do you see?", "Describe the picture."),
@@ -105,29 +106,7 @@ def tokenizer_config():
 
 def network(vocabulary):
     """The untrained decoder."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    start, turn_end, end = (
-        text_tokenizers.CHAT_CONTROL.index(token)
-        for token in (text_tokenizers.START, text_tokenizers.TURN_END, text_tokenizers.END)
-    )
-    config = LlamaConfig(
-        vocab_size=vocabulary,
-        hidden_size=WIDTH,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=8,
-        max_position_embeddings=LONGEST,
-        rms_norm_eps=1e-5,
-        tie_word_embeddings=True,
-        initializer_range=0.08,
-        bos_token_id=start,
-        eos_token_id=[turn_end, end],
-        pad_token_id=end,
-    )
-    return LlamaForCausalLM(config)
+    return llama(vocabulary, 48, LONGEST)
 
 
 def encoded(known, turns):
@@ -162,13 +141,7 @@ def trained(known):
     model, looker = whole
 
     def logits_of(talks):
-        rows = [encoded(known, turns) for turns in talks]
-        longest = max(len(ids) for ids, _ in rows)
-        ids = torch.zeros(len(rows), longest, dtype=torch.long)
-        labels = torch.full((len(rows), longest), IGNORED)
-        for row, (row_ids, row_labels) in enumerate(rows):
-            ids[row, : len(row_ids)] = torch.tensor(row_ids)
-            labels[row, : len(row_labels)] = torch.tensor(row_labels)
+        ids, labels = filled([encoded(known, turns) for turns in talks])
         pictures = [turn[0] for turns in talks for turn in turns if turn[0] is not None]
         return model(inputs_embeds=embedded(model, looker, mark, ids, pictures)).logits, labels
 

@@ -124,7 +124,7 @@ impl TalkingModel {
                     observe: false,
                     ..target.start_request(&selection, which)
                 };
-                // Where a table of tokens runs, matters to nobody.
+                // Users need no note about the engine of a table of tokens.
                 let started = start(&wish, &embedding.first_inputs(), &launcher)?;
                 let worker: Box<dyn RunsModel> = Box::new(EmbeddingWorker(started.worker));
                 Some((embedding, worker))
@@ -152,20 +152,14 @@ impl TalkingModel {
         chat: &ChatRequest,
         rows_of: ReadsPictures<'_>,
     ) -> Result<PreparedRequest, Failure> {
-        let mut known: Vec<PictureRows> = Vec::new();
-        for picture in chat.pictures() {
-            if known.iter().any(|it| it.picture == picture.id) {
-                continue;
-            }
-            let kept = self.decoder.steps().picture(picture.id).cloned();
-            known.push(match kept {
-                Some(rows) => rows,
-                None => PictureRows {
-                    picture: picture.id,
-                    rows: rows_of(picture)?,
-                },
-            });
-        }
+        let steps = self.decoder.steps();
+        let known = chat.each_picture(|picture| match steps.picture(picture.id) {
+            Some(rows) => Ok(rows.clone()),
+            None => rows_of(picture).map(|rows| PictureRows {
+                picture: picture.id,
+                rows,
+            }),
+        })?;
         let slots = self.text.picture_slots(&known).map_err(other)?;
         self.decoder.steps().set_pictures(known);
         let prepared = self.text.chat(chat, &self.renderer, slots.as_ref());

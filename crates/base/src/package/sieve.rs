@@ -15,6 +15,9 @@ const EXCLUSION_FILES: [&str; 3] = [".git", ".gitignore", SETTINGS_FILE];
 /// The file name of a project's settings.
 pub const SETTINGS_FILE: &str = "pkgtool.toml";
 
+/// Maximum size of a settings file, in bytes.
+pub const MAX_SETTINGS_BYTES: u64 = 1 << 20;
+
 /// Decides which entries a walk excludes. Paths are absolute.
 pub trait WalkFilter {
     /// Begins a walk at this directory, which is never excluded.

@@ -18,7 +18,7 @@ use super::read;
 use super::settings::{Overrides, PolicySettings};
 use super::tighten::tighten;
 use crate::validate::FileLocation;
-use pkgtool_base::package::sieve::SETTINGS_FILE;
+use pkgtool_base::package::sieve::{MAX_SETTINGS_BYTES, SETTINGS_FILE};
 use pkgtool_base::package::{Roots, steps};
 use pkgtool_base::source::hashed::Map;
 use pkgtool_base::source::{self, elsewhere};
@@ -27,8 +27,6 @@ use pkgtool_base::source::{self, elsewhere};
 const PULL_RECORD: &str = ".pkgtool/pulled.json";
 /// Maximum size of such a record, in bytes.
 const MAX_RECORD_BYTES: u64 = 64 << 20;
-/// Maximum size of a settings file, in bytes.
-const MAX_SETTINGS_BYTES: u64 = 1024 * 1024;
 
 /// The source of settings.
 #[derive(Debug, Clone, PartialEq, Eq)]

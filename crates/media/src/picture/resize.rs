@@ -92,7 +92,7 @@ pub(crate) fn fit(
         Fit::Letterbox | Fit::Border | Fit::Corner => {
             let factor = factors[0].min(factors[1]);
             let inner = if how == Fit::Border {
-                // What is exact is not rounded to less.
+                // A rounding error must not reduce an exact side.
                 own.map(|side| rounded((f64::from(side) * factor + 1e-9).floor()))
             } else {
                 scaled(factor)

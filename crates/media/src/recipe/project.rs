@@ -4,15 +4,12 @@
 
 use std::path::Path;
 
-use pkgtool_base::package::sieve::SETTINGS_FILE;
+use pkgtool_base::package::sieve::{MAX_SETTINGS_BYTES, SETTINGS_FILE};
 use pkgtool_base::package::{Roots, reference, steps};
 use serde::Deserialize;
 
 use super::{Recipe, RecipeError};
 use crate::files;
-
-/// Maximum size of a settings file, in bytes.
-const MAX_SETTINGS_BYTES: u64 = 1 << 20;
 
 /// Maximum number of recipes of a project.
 const MAX_RECIPES: usize = 256;

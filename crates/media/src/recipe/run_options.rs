@@ -8,7 +8,7 @@ use pkgtool_engine::tensor::Tensor;
 /// Settings of words about a picture.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplyOptions {
-    /// What is asked about a picture that comes without a question.
+    /// The question for a picture that comes without one.
     pub prompt: String,
     /// Maximum number of tokens of the answer.
     pub most: u32,

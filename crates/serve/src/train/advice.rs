@@ -1,10 +1,9 @@
-//! What a publisher learns from the held-out rows of a training: the worst rows, when to abstain, whether more rows would
-//! help, and what would help most.
+//! Advice from the held-out rows of a training: the worst rows, a threshold to abstain, and hints.
 
-use ndarray::{ArrayView1, ArrayView2};
-use serde::{Deserialize, Serialize};
+use ndarray::ArrayView2;
+use serde::Serialize;
 
-use super::classifier::Metrics;
+use super::classifier::{Metrics, best_label};
 
 /// Maximum number of rows that are listed.
 const MAX_WORST: usize = 50;
@@ -25,7 +24,7 @@ const RISE: f64 = 0.02;
 const FEW_ROWS: u64 = 8;
 
 /// A held-out row with a wrong answer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct WrongRow {
     /// Line of the dataset.
     line: u64,
@@ -40,7 +39,7 @@ pub(super) struct WrongRow {
 }
 
 /// When a classifier does not answer.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Abstention {
     /// Least probability of an answer.
     pub(super) threshold: f32,
@@ -51,7 +50,7 @@ pub(super) struct Abstention {
 }
 
 /// Quality with a part of the training rows.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct CurvePoint {
     /// Number of training rows.
     pub(super) rows: usize,
@@ -74,22 +73,14 @@ pub(super) struct HeldOut<'a> {
     pub(super) probabilities: ArrayView2<'a, f32>,
 }
 
-/// A row's most likely label with its probability.
-fn best(row: &ArrayView1<'_, f32>) -> (usize, f32) {
-    let mut best = (0, f32::NEG_INFINITY);
-    for (place, score) in row.iter().enumerate() {
-        if *score > best.1 {
-            best = (place, *score);
-        }
-    }
-    best
-}
-
 impl HeldOut<'_> {
     /// Returns the most likely label of each row, and its probability.
     fn answers(&self) -> impl Iterator<Item = (usize, f32)> + '_ {
-        let rows = self.probabilities.rows();
-        rows.into_iter().map(|row| best(&row))
+        let rows = self.probabilities.rows().into_iter();
+        rows.map(|row| {
+            let place = best_label(&row);
+            (place, row[place])
+        })
     }
 
     /// Returns the metrics.

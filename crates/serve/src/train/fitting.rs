@@ -1,6 +1,7 @@
 //! The fitting thread of a training: chooses the method, fits, and measures on held-out rows.
 //!
-//! Invariant: a row never judges a classifier that was fitted to it. The result is fitted to all rows. The same rows and options give the same result.
+//! Invariant: a row never judges a classifier that was fitted to it. The result is fitted to all
+//! rows. The same rows and options give the same result.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +10,7 @@ use ndarray::Array2;
 use serde_json::{Value, json};
 
 use super::advice::{self, CurvePoint, HeldOut};
-use super::classifier::{self, Classifier, Examples, Fitted, Metrics};
+use super::classifier::{self, Classifier, Examples, Fitted, Metrics, RowSubset};
 use super::embed::EmbeddedRows;
 use super::error::TrainError;
 use super::options::{ClassWeights, FitMethod, FitOptions};
@@ -31,10 +32,6 @@ const MIN_FEW_GAIN: f64 = 0.01;
 /// Parts of the training rows at which quality is measured, in percent.
 const CURVE_PARTS: [usize; 3] = [25, 50, 75];
 
-/// Maximum number of training rows and of iterations of a fit for the curve.
-const MAX_CURVE_ROWS: usize = 4000;
-const MAX_CURVE_ITERATIONS: u64 = 60;
-
 /// Parameters of the fitting thread.
 pub(super) struct FitTask {
     pub(super) options: FitOptions,
@@ -51,7 +48,7 @@ pub(super) struct MeasuredClassifier {
     pub(super) abstention: Option<advice::Abstention>,
 }
 
-/// What the metrics of both methods have.
+/// The parts of the metrics that all methods have.
 struct Measured<'a> {
     classifier: Classifier,
     method: FitMethod,
@@ -65,6 +62,21 @@ struct Measured<'a> {
 }
 
 impl FitTask {
+    /// Returns whether the training is still wanted.
+    fn goes_on(&self) -> bool {
+        !self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// Returns all rows.
+    fn examples<'a>(&self, embedded: &'a EmbeddedRows, places: &'a [u32]) -> Examples<'a> {
+        Examples {
+            vectors: &embedded.vectors,
+            width: embedded.width,
+            labels: places,
+            count: self.labels.len(),
+        }
+    }
+
     pub(super) fn fit(&self, embedded: &EmbeddedRows) -> Result<MeasuredClassifier, TrainError> {
         let place = |label: &String| {
             let found = self.labels.binary_search(label).ok();
@@ -94,13 +106,7 @@ impl FitTask {
         if !embedded.vectors.iter().all(|number| number.is_finite()) {
             return Err(classifier::FitError::NotFinite.into());
         }
-        let (count, width) = (self.labels.len(), embedded.width);
-        let examples = Examples {
-            vectors: &embedded.vectors,
-            width,
-            labels: places,
-            count,
-        };
+        let examples = self.examples(embedded, places);
         let judge = |probabilities: &Array2<f32>| {
             let rows = HeldOut {
                 names: &self.labels,
@@ -110,13 +116,13 @@ impl FitTask {
             };
             rows.metrics().macro_f1
         };
-        let goes_on = |_: u64| !self.stopped.load(Ordering::Relaxed);
+        let goes_on = |_: u64| self.goes_on();
         let fitted = classifier::centroids(examples);
         let (mut judged, mut penalty) = (fitted.without_each, None);
         let mut best = judge(&judged) + MIN_FEW_GAIN;
         let mut compared = 0;
         for (place, l2) in penalties.iter().enumerate() {
-            if count > MAX_FEW_LABELS {
+            if examples.count > MAX_FEW_LABELS {
                 break;
             }
             compared = place + 1;
@@ -160,7 +166,7 @@ impl FitTask {
                 probabilities: judged.view(),
             },
             own: json!({
-                "dimensions": width,
+                "dimensions": embedded.width,
                 "loss": loss,
                 "converged": converged,
                 "training_accuracy": training.accuracy,
@@ -180,24 +186,27 @@ impl FitTask {
         places: &[u32],
     ) -> Result<MeasuredClassifier, TrainError> {
         let options = &self.options;
-        let (count, width) = (self.labels.len(), embedded.width);
-        let split = classifier::split(places, count, options.validation_fraction, options.seed);
-        let training = RowSubset::of(embedded, places, &split.training);
-        let validation = RowSubset::of(embedded, places, &split.validation);
+        let all = self.examples(embedded, places);
+        let fraction = options.validation_fraction;
+        let split = classifier::split(places, all.count, fraction, options.seed);
+        let training = RowSubset::of(all, &split.training);
+        let validation = RowSubset::of(all, &split.validation);
+        let lines = split.validation.iter().map(|row| embedded.lines[*row]);
+        let lines: Vec<u64> = lines.collect();
         let goes_on = |evaluations: u64| {
             self.progress
                 .at(0, 100, evaluations, options.max_iterations);
-            !self.stopped.load(Ordering::Relaxed)
+            self.goes_on()
         };
-        let examples = training.examples(width, count);
-        let kept = validation.examples(width, count);
+        let examples = training.examples(all);
+        let kept = validation.examples(all);
         let FitSettings {
             l2,
             class_weights,
             weights,
             compared,
         } = self.settle((examples, kept))?;
-        let curve = self.curve((&training, &validation), width, (l2, &weights))?;
+        let curve = self.curve((examples, kept), (l2, &weights))?;
         let Fitted {
             classifier,
             loss,
@@ -211,12 +220,6 @@ impl FitTask {
             classifier
         } else {
             let weights = weights_of(&class_weights, &self.labels, places)?;
-            let all = Examples {
-                vectors: &embedded.vectors,
-                width,
-                labels: places,
-                count,
-            };
             classifier::fit(all, weights, l2, options, &goes_on)?.classifier
         };
         Ok(self.measured(Measured {
@@ -227,11 +230,11 @@ impl FitTask {
             held_out: HeldOut {
                 names: &self.labels,
                 labels: &validation.labels,
-                lines: &validation.lines,
+                lines: &lines,
                 probabilities: probabilities.view(),
             },
             own: json!({
-                "dimensions": width,
+                "dimensions": embedded.width,
                 "loss": loss,
                 "evaluations": evaluations,
                 "converged": converged,
@@ -317,7 +320,7 @@ impl FitTask {
         let (l2, place, compared) = if let Some(l2) = options.l2 {
             (l2, 0, 0)
         } else {
-            let goes_on = |_: u64| !self.stopped.load(Ordering::Relaxed);
+            let goes_on = |_: u64| self.goes_on();
             let chosen = classifier::choose(rows, &weighings, options, &goes_on)?;
             (chosen.l2, chosen.weights, chosen.tried)
         };
@@ -332,38 +335,34 @@ impl FitTask {
     /// Measures the quality with parts of the training rows. Labels keep their proportions.
     fn curve(
         &self,
-        (training, validation): (&RowSubset, &RowSubset),
-        width: usize,
+        (training, validation): (Examples<'_>, Examples<'_>),
         (l2, weights): (f64, &[f64]),
     ) -> Result<Vec<CurvePoint>, TrainError> {
         let count = self.labels.len();
         if validation.labels.is_empty() || training.labels.len() < FEW_ROWS * count {
             return Ok(Vec::new());
         }
-        let options = FitOptions {
-            max_iterations: self.options.max_iterations.min(MAX_CURVE_ITERATIONS),
-            ..self.options.clone()
-        };
-        let goes_on = |_: u64| !self.stopped.load(Ordering::Relaxed);
+        let options = classifier::trial_options(&self.options);
+        let goes_on = |_: u64| self.goes_on();
         let mut curve = Vec::new();
         for percent in CURVE_PARTS {
             #[expect(clippy::cast_precision_loss, reason = "a percentage")]
             let rest = 1.0 - percent as f64 / 100.0;
-            let rows = classifier::split(&training.labels, count, rest, options.seed).training;
-            if rows.len() > MAX_CURVE_ROWS {
+            let rows = classifier::split(training.labels, count, rest, options.seed).training;
+            if rows.len() > classifier::MAX_TRIAL_ROWS {
                 break;
             }
-            let part = training.part(&rows, width);
+            let part = RowSubset::of(training, &rows);
             let weights = rows.iter().map(|row| weights[*row]).collect();
-            let examples = part.examples(width, count);
+            let examples = part.examples(training);
             let fitted = match classifier::fit(examples, weights, l2, &options, &goes_on) {
                 Ok(fitted) => fitted.classifier,
                 // The other points remain.
                 Err(classifier::FitError::Failed(_)) => continue,
                 Err(error) => return Err(error.into()),
             };
-            let taken = fitted.predict(&validation.vectors);
-            let metrics = Metrics::of(&self.labels, &validation.labels, &taken);
+            let taken = fitted.predict(validation.vectors);
+            let metrics = Metrics::of(&self.labels, validation.labels, &taken);
             curve.push(CurvePoint {
                 rows: rows.len(),
                 macro_f1: metrics.macro_f1,
@@ -382,49 +381,6 @@ struct FitSettings {
     weights: Vec<f64>,
     /// Number of fits that were compared to choose both.
     compared: usize,
-}
-
-/// A subset of the rows.
-struct RowSubset {
-    vectors: Vec<f32>,
-    labels: Vec<u32>,
-    lines: Vec<u64>,
-}
-
-impl RowSubset {
-    fn of(embedded: &EmbeddedRows, places: &[u32], rows: &[usize]) -> Self {
-        let width = embedded.width;
-        let mut vectors = Vec::with_capacity(rows.len() * width);
-        for row in rows {
-            vectors.extend_from_slice(&embedded.vectors[row * width..(row + 1) * width]);
-        }
-        Self {
-            vectors,
-            labels: rows.iter().map(|row| places[*row]).collect(),
-            lines: rows.iter().map(|row| embedded.lines[*row]).collect(),
-        }
-    }
-
-    /// Returns some of its rows.
-    fn part(&self, rows: &[usize], width: usize) -> Self {
-        let vectors = rows
-            .iter()
-            .flat_map(|row| &self.vectors[row * width..(row + 1) * width]);
-        Self {
-            vectors: vectors.copied().collect(),
-            labels: rows.iter().map(|row| self.labels[*row]).collect(),
-            lines: rows.iter().map(|row| self.lines[*row]).collect(),
-        }
-    }
-
-    fn examples(&self, width: usize, count: usize) -> Examples<'_> {
-        Examples {
-            vectors: &self.vectors,
-            width,
-            labels: &self.labels,
-            count,
-        }
-    }
 }
 
 /// Returns the weight of each row.

@@ -41,6 +41,20 @@ impl ChatRequest {
         })
     }
 
+    /// Makes something of each different picture, in order.
+    pub fn each_picture<T, E>(
+        &self,
+        make: impl FnMut(&ChatPicture) -> Result<T, E>,
+    ) -> Result<Vec<T>, E> {
+        let mut different: Vec<&ChatPicture> = Vec::new();
+        for picture in self.pictures() {
+            if different.iter().all(|it| it.id != picture.id) {
+                different.push(picture);
+            }
+        }
+        different.into_iter().map(make).collect()
+    }
+
     /// Returns the place of the first message whose text contains this one.
     pub(crate) fn message_with(&self, text: &str) -> Option<usize> {
         let mut contents = self.messages.iter().map(|message| &message.content);

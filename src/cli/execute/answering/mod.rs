@@ -276,6 +276,13 @@ pub(super) fn picture(path: &Path) -> Result<RgbImage, Failure> {
     load(path, MediaKind::Picture, decode)
 }
 
+/// Reads the file of a picture, and checks that it can be decoded.
+pub(super) fn picture_file(path: &Path) -> Result<Vec<u8>, Failure> {
+    let bytes = read(path, MediaKind::Picture)?;
+    decode(&bytes).map_err(|reason| unsuited(path, &reason))?;
+    Ok(bytes)
+}
+
 /// Returns the failure of a file that does not suit the model.
 fn unsuited(path: &Path, reason: &str) -> Failure {
     Failure::Other(format!("{}: {reason}", path.display()))
@@ -321,7 +328,7 @@ fn load<T>(
 }
 
 /// Reads a file of this kind.
-pub(super) fn read(path: &Path, kind: MediaKind) -> Result<Vec<u8>, Failure> {
+fn read(path: &Path, kind: MediaKind) -> Result<Vec<u8>, Failure> {
     let fault = |reason: String| unsuited(path, &reason);
     let size = fs::metadata(path)
         .map_err(|error| fault(error.to_string()))?

@@ -12,7 +12,6 @@ use super::answering::{self, AnsweringModel};
 use super::talking::TalkingModel;
 use super::target_args::{TargetArgs, VariantArgs};
 use pkgtool_base::diagnostic::book;
-use pkgtool_media::MediaKind;
 use pkgtool_text::chat::{ChatRequest, RequestLimits, data_uri};
 use terminal::{AnswerPrinter, MessageSource};
 
@@ -123,9 +122,8 @@ pub(in super::super) fn run(args: &ChatArgs) -> Result<Exit, Failure> {
 /// Reads pictures as parts of a message.
 fn pictures(files: &[PathBuf]) -> Result<Vec<Value>, Failure> {
     let parts = files.iter().map(|file| {
-        let bytes = answering::read(file, MediaKind::Picture)?;
         // A fault names the file, and no model starts.
-        answering::picture(file)?;
+        let bytes = answering::picture_file(file)?;
         Ok(json!({"type": "image_url", "image_url": {"url": data_uri(&bytes)}}))
     });
     parts.collect()

@@ -1,6 +1,7 @@
 //! Tests of `pkgtool run PACKAGE PICTURE`: answers by recipes, and errors of pictures, recipes and settings.
 
 use std::fs;
+use std::path::PathBuf;
 
 use image::{Rgb, RgbImage};
 use serde_json::json;
@@ -20,6 +21,17 @@ fn photo() -> TempDir {
         .save(directory.path().join("photo.png"))
         .expect("written");
     directory
+}
+
+/// Copies the package `glimpse/xnnpack` to the directory, and returns its own directory.
+fn copy_glimpse(directory: &TempDir) -> PathBuf {
+    let package = directory.path().join("glimpse/xnnpack");
+    fs::create_dir_all(&package).expect("a directory");
+    for file in fs::read_dir(format!("{EXAMPLES}/glimpse/xnnpack")).expect("a directory") {
+        let file = file.expect("an entry").path();
+        fs::copy(&file, package.join(file.file_name().expect("a name"))).expect("copied");
+    }
+    package
 }
 
 /// Runs an example package on a file of the directory.
@@ -319,12 +331,7 @@ fn bad_settings_and_packages_are_refused_with_a_remedy() {
 #[test]
 fn a_package_brings_its_recipe_and_labels() {
     let directory = photo();
-    let package = directory.path().join("glimpse/xnnpack");
-    fs::create_dir_all(&package).expect("a directory");
-    for file in fs::read_dir(format!("{EXAMPLES}/glimpse/xnnpack")).expect("a directory") {
-        let file = file.expect("an entry").path();
-        fs::copy(&file, package.join(file.file_name().expect("a name"))).expect("copied");
-    }
+    let package = copy_glimpse(&directory);
     let run = |arguments: &[&str]| {
         let all = ["run", "--engine", "tract", "glimpse/xnnpack", "photo.png"];
         pkgtool(all.iter().chain(arguments))
@@ -400,12 +407,7 @@ normalize = false
 #[test]
 fn a_project_names_recipes_for_its_models() {
     let directory = photo();
-    let package = directory.path().join("glimpse/xnnpack");
-    fs::create_dir_all(&package).expect("a directory");
-    for file in fs::read_dir(format!("{EXAMPLES}/glimpse/xnnpack")).expect("a directory") {
-        let file = file.expect("an entry").path();
-        fs::copy(&file, package.join(file.file_name().expect("a name"))).expect("copied");
-    }
+    copy_glimpse(&directory);
     let write = |name: &str, text: &str| {
         fs::write(directory.path().join(name), text).expect("written");
     };

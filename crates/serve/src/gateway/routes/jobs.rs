@@ -25,7 +25,7 @@ use crate::train::{Job, JobId, JobState, report_page};
 /// Maximum number of listed jobs, newest first.
 const MAX_LISTED_JOBS: usize = 1000;
 
-/// What a report may do: it has styles of its own.
+/// Content security policy of a report, which has styles of its own.
 const REPORT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
 /// Returns the routes, without a prefix.

@@ -146,7 +146,7 @@ impl Device {
             let message = "this package has no text decoder beside the encoder of pictures";
             Refusal::at(place, message)
         })?;
-        let asked = TextRequest::Chat(Box::new(chat));
+        let asked = TextRequest::Reply(Box::new(chat));
         let endpoint = self.generator(decoder)?;
         Ok(PreparedText::new(endpoint, asked, self.label.clone()))
     }

@@ -132,7 +132,7 @@ impl Device {
         if recipe.fitted.answer == TypedAnswerKind::Reply {
             let picture = (&given.bytes[..], &*given.place);
             let reply = self.prepare_reply(picture, (entry, &recipe))?;
-            return Ok(PreparedInputs::Replied(reply));
+            return Ok(PreparedInputs::Generated(reply));
         }
         if recipe.diffuses() {
             let text = self.prepare_generation(given, (entry, recipe), form, request);

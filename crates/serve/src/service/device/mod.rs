@@ -114,8 +114,6 @@ pub enum PreparedInputs {
     Classified(PreparedClassification),
     /// A chat or completion request to a generating model.
     Generated(PreparedText),
-    /// A picture that words describe.
-    Replied(PreparedText),
     /// An embeddings request of a chat adapter.
     Embedded(PreparedEmbeddings),
 }
@@ -404,7 +402,6 @@ impl PreparedInputs {
     ) -> Result<Answer, CallError> {
         let body = match self {
             Self::Generated(text) => return text.predict(caller, timeout).await,
-            Self::Replied(text) => return text.reply(caller, timeout).await,
             Self::Embedded(texts) => return texts.predict(caller, timeout).await,
             Self::Answered(answer) => return answer.predict(caller, timeout).await,
             Self::Heard(sound) => return sound.predict(caller, timeout).await,

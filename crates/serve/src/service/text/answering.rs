@@ -108,23 +108,6 @@ impl PreparedText {
         }
     }
 
-    /// Answers the request with the text alone.
-    pub(in super::super) async fn reply(
-        self,
-        caller: AccountId,
-        timeout: Option<Duration>,
-    ) -> Result<Answer, CallError> {
-        let mut answer = self.predict(caller, timeout).await?;
-        if let Body::Whole(body) = &answer.body {
-            let written: Value = serde_json::from_slice(body).unwrap_or_default();
-            let text = &written["choices"][0]["message"]["content"];
-            let text = text.as_str().unwrap_or_default().to_owned();
-            let reply = TypedAnswer::Reply(ReplyAnswer { text });
-            answer.body = Body::Whole(reply.to_json().to_string().into());
-        }
-        Ok(answer)
-    }
-
     /// Answers the request. Dropping the future, or the returned stream, stops the generation.
     pub(in super::super) async fn predict(
         self,
@@ -256,7 +239,12 @@ impl GenerationWork {
                 b"data: [DONE]\n\n",
             )));
         } else {
-            let body = writer.whole(&sum).to_string();
+            let whole = writer.whole(&sum);
+            let body = match &self.asked {
+                TextRequest::Reply(_) => reply_of(&whole),
+                TextRequest::Chat(_) | TextRequest::Completion(_) => whole,
+            };
+            let body = body.to_string();
             self.reader.tell(GenerationMessage::Whole(body.into()));
         }
         Ok(())
@@ -264,22 +252,18 @@ impl GenerationWork {
 
     /// Returns the embeddings of the request's pictures: those of an earlier turn, or new ones.
     fn pictures(&self, loaded: &LoadedText) -> Result<Vec<PictureRows>, CallError> {
-        let (TextRequest::Chat(chat), Some(encoder)) = (&self.asked, &loaded.companions.pictures)
-        else {
+        let (Some(chat), Some(encoder)) = (self.asked.chat(), &loaded.companions.pictures) else {
             return Ok(Vec::new());
         };
-        let mut known: Vec<PictureRows> = Vec::new();
-        for picture in chat.pictures() {
-            if known.iter().any(|it| it.picture == picture.id) {
-                continue;
-            }
-            known.push(match loaded.slots.picture(self.caller, picture.id) {
-                Some(rows) => rows,
-                None => encoder.rows(picture, (self.caller, &self.runtime), &self.client)?,
-            });
+        chat.each_picture(|picture| {
             self.patience.check()?;
-        }
-        Ok(known)
+            if let Some(rows) = loaded.slots.picture(self.caller, picture.id) {
+                return Ok(rows);
+            }
+            let place = self.asked.place(picture);
+            let caller = (self.caller, &self.runtime);
+            encoder.rows((picture, &place), caller, &self.client)
+        })
     }
 
     fn prompted(
@@ -290,7 +274,7 @@ impl GenerationWork {
         let slots = loaded.text.picture_slots(pictures);
         let slots = slots.map_err(|error| refused(&error))?;
         let prompted = match &self.asked {
-            TextRequest::Chat(chat) => {
+            TextRequest::Chat(chat) | TextRequest::Reply(chat) => {
                 let renderer = Renderer::by(self.client.clone());
                 loaded
                     .text
@@ -442,6 +426,13 @@ fn shift_choice(mut event: GenerationEvent, by: usize) -> GenerationEvent {
         }
     }
     event
+}
+
+/// Returns the text of a chat completion as an answer about a picture.
+fn reply_of(completion: &Value) -> Value {
+    let text = &completion["choices"][0]["message"]["content"];
+    let text = text.as_str().unwrap_or_default().to_owned();
+    TypedAnswer::Reply(ReplyAnswer { text }).to_json()
 }
 
 fn failed(error: GenerationError) -> CallError {

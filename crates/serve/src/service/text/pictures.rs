@@ -73,20 +73,16 @@ impl DecoderCompanions {
 }
 
 impl PictureEncoder {
-    /// Converts a picture, from a blocking thread.
+    /// Converts a picture at `place` of the request, from a blocking thread.
     pub(super) fn rows(
         &self,
-        picture: &ChatPicture,
+        (picture, place): (&ChatPicture, &str),
         (caller, runtime): (AccountId, &Handle),
         client: &ParserClient,
     ) -> Result<PictureRows, CallError> {
         let recipe = &self.recipe.fitted;
-        let place = match &picture.path {
-            path if path.starts_with("messages") => format!("$.{path}"),
-            path => path.clone(),
-        };
         let prepared = worker::prepare(client, &recipe.preparation, &picture.bytes);
-        let prepared = prepared.map_err(|error| failed(error, MediaKind::Picture, &place))?;
+        let prepared = prepared.map_err(|error| failed(error, MediaKind::Picture, place))?;
         let run = self.endpoint.run(caller, prepared.inputs, None);
         let outputs = runtime.block_on(run)?;
         Ok(PictureRows {

@@ -9,7 +9,8 @@ use super::super::adapter::{AdapterCall, AdapterMethod, AdapterMode};
 use super::super::json;
 use super::wire::{AnswerForm, AnswerKind};
 use pkgtool_text::chat::{
-    ChatRequest, CompletionRequest, FieldError, Prompt, RequestLimits, Streaming, read_json,
+    ChatPicture, ChatRequest, CompletionRequest, FieldError, Prompt, RequestLimits, Streaming,
+    read_json,
 };
 
 /// A parsed request.
@@ -17,6 +18,8 @@ use pkgtool_text::chat::{
 pub(in super::super) enum TextRequest {
     /// The next message of a chat.
     Chat(Box<ChatRequest>),
+    /// Words about a picture, without a chat around them.
+    Reply(Box<ChatRequest>),
     /// The continuation of a text.
     Completion(Box<CompletionRequest>),
 }
@@ -46,10 +49,26 @@ impl TextRequest {
         Ok((asked, choice))
     }
 
+    /// Returns its chat, if it is one.
+    pub(super) fn chat(&self) -> Option<&ChatRequest> {
+        match self {
+            Self::Chat(chat) | Self::Reply(chat) => Some(chat),
+            Self::Completion(_) => None,
+        }
+    }
+
+    /// Returns the place of a picture in the client's request.
+    pub(super) fn place(&self, picture: &ChatPicture) -> String {
+        match self {
+            Self::Reply(_) => picture.path.clone(),
+            Self::Chat(_) | Self::Completion(_) => format!("$.{}", picture.path),
+        }
+    }
+
     /// Returns how its answer is streamed.
     pub(super) fn streaming(&self) -> Streaming {
         match self {
-            Self::Chat(chat) => chat.streaming,
+            Self::Chat(chat) | Self::Reply(chat) => chat.streaming,
             Self::Completion(asked) => asked.streaming,
         }
     }
@@ -57,7 +76,7 @@ impl TextRequest {
     /// Returns the number of prompts; 1 for a chat.
     pub(super) fn prompts(&self) -> usize {
         match self {
-            Self::Chat(_) => 1,
+            Self::Chat(_) | Self::Reply(_) => 1,
             Self::Completion(asked) => asked.prompts.len(),
         }
     }
@@ -65,7 +84,7 @@ impl TextRequest {
     /// Returns the number of answers per prompt.
     pub(super) fn choices(&self) -> usize {
         match self {
-            Self::Chat(chat) => chat.choices as usize,
+            Self::Chat(chat) | Self::Reply(chat) => chat.choices as usize,
             Self::Completion(asked) => asked.choices as usize,
         }
     }
@@ -74,7 +93,7 @@ impl TextRequest {
     /// model.
     pub(super) fn form(&self, model: &str, has_logprobs: bool) -> AnswerForm {
         let (kind, named, echo) = match self {
-            Self::Chat(chat) => (AnswerKind::Chat, &chat.model, Vec::new()),
+            Self::Chat(chat) | Self::Reply(chat) => (AnswerKind::Chat, &chat.model, Vec::new()),
             Self::Completion(asked) => {
                 let prompts = asked.prompts.iter().filter(|_| asked.echo);
                 let texts = prompts.map(|prompt| match prompt {

@@ -5,7 +5,7 @@
 
 use ndarray::{Array2, ArrayView2};
 
-use super::{Classifier, Examples};
+use super::{Classifier, Examples, to_probabilities};
 
 /// Candidates for the sharpness of probabilities, relative to the mean squared distance of rows to their centroid.
 const SHARPNESS: [f64; 9] = [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0];
@@ -103,12 +103,7 @@ pub fn centroids(examples: Examples<'_>) -> Centroids {
         .min_by(|a, b| loss_at(*a).total_cmp(&loss_at(*b)));
     let sharpness = best.unwrap_or(1.0);
     let mut without_each = scores.mapv(|score| score * sharpness);
-    for mut row in without_each.rows_mut() {
-        let most = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        row.mapv_inplace(|score| (score - most).exp());
-        let sum = row.sum();
-        row /= sum;
-    }
+    to_probabilities(&mut without_each);
     Centroids {
         classifier: Classifier {
             width,

@@ -4,7 +4,7 @@
 //! and their rows are bounded, whatever the dataset.
 
 use super::super::options::FitOptions;
-use super::{Classifier, Examples, FitError, Metrics, fit, split};
+use super::{Classifier, Examples, FitError, Metrics, RowSubset, fit, split};
 
 /// Candidate penalties. Of equally good ones the first wins.
 const PENALTIES: [f64; 8] = [1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 3.0];
@@ -13,7 +13,7 @@ const PENALTIES: [f64; 8] = [1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 3.0];
 pub const DEFAULT_L2: f64 = 1.0;
 
 /// Maximum number of rows of a trial fit; labels are sampled in proportion.
-const MAX_TRIAL_ROWS: usize = 4000;
+pub const MAX_TRIAL_ROWS: usize = 4000;
 
 /// Maximum number of iterations of a trial fit.
 const MAX_TRIAL_ITERATIONS: u64 = 60;
@@ -48,12 +48,9 @@ pub fn choose(
     if validation.labels.is_empty() {
         return Ok(chosen);
     }
-    let options = FitOptions {
-        max_iterations: options.max_iterations.min(MAX_TRIAL_ITERATIONS),
-        ..options.clone()
-    };
+    let options = trial_options(options);
     let rows = sample_rows(training, options.seed);
-    let sample = Sample::of(training, &rows);
+    let sample = RowSubset::of(training, &rows);
     let mut best = (f64::NEG_INFINITY, f64::NEG_INFINITY);
     for (place, weighing) in weighings.iter().enumerate() {
         let weights: Vec<f64> = rows.iter().map(|row| weighing[*row]).collect();
@@ -84,6 +81,14 @@ pub fn choose(
     Ok(chosen)
 }
 
+/// Returns the options of a trial fit.
+pub fn trial_options(options: &FitOptions) -> FitOptions {
+    FitOptions {
+        max_iterations: options.max_iterations.min(MAX_TRIAL_ITERATIONS),
+        ..options.clone()
+    }
+}
+
 /// Returns macro F1 and accuracy.
 fn score(classifier: &Classifier, rows: Examples<'_>) -> (f64, f64) {
     let names = vec![String::new(); rows.count];
@@ -100,29 +105,4 @@ fn sample_rows(training: Examples<'_>, seed: u64) -> Vec<usize> {
     }
     let kept = MAX_TRIAL_ROWS as f64 / rows as f64;
     split(training.labels, training.count, 1.0 - kept, seed).training
-}
-
-/// Copies of the sampled rows.
-struct Sample {
-    vectors: Vec<f32>,
-    labels: Vec<u32>,
-}
-
-impl Sample {
-    fn of(training: Examples<'_>, rows: &[usize]) -> Self {
-        let vectors = rows.iter().flat_map(|row| training.vector(*row));
-        Self {
-            vectors: vectors.copied().collect(),
-            labels: rows.iter().map(|row| training.labels[*row]).collect(),
-        }
-    }
-
-    fn examples<'s>(&'s self, like: Examples<'_>) -> Examples<'s> {
-        Examples {
-            vectors: &self.vectors,
-            labels: &self.labels,
-            width: like.width,
-            count: like.count,
-        }
-    }
 }

@@ -4,7 +4,7 @@ use ndarray::Array2;
 
 use super::super::options::FitOptions;
 use super::split::shuffle;
-use super::{Examples, FitError, fit};
+use super::{Examples, FitError, RowSubset, fit};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng as _;
 
@@ -18,12 +18,7 @@ pub fn cross_validate(
     options: &FitOptions,
     goes_on: &dyn Fn(u64) -> bool,
 ) -> Result<Array2<f32>, FitError> {
-    let Examples {
-        width,
-        count,
-        labels,
-        ..
-    } = examples;
+    let Examples { count, labels, .. } = examples;
     let fold_of = folds(labels, count, options.seed);
     let mut probabilities = Array2::zeros((labels.len(), count));
     for fold in 0..FOLDS {
@@ -32,20 +27,11 @@ pub fn cross_validate(
         if judged.is_empty() || fitted.is_empty() {
             continue;
         }
-        let of = |rows: &[usize]| -> Vec<f32> {
-            let vectors = rows.iter().flat_map(|row| examples.vector(*row));
-            vectors.copied().collect()
-        };
-        let vectors = of(&fitted);
-        let own: Vec<u32> = fitted.iter().map(|row| labels[*row]).collect();
-        let rows = Examples {
-            vectors: &vectors,
-            width,
-            labels: &own,
-            count,
-        };
-        let classifier = fit(rows, vec![1.0; own.len()], l2, options, goes_on)?.classifier;
-        let found = classifier.probabilities(&of(&judged));
+        let rows = RowSubset::of(examples, &fitted);
+        let weights = vec![1.0; fitted.len()];
+        let fitted = fit(rows.examples(examples), weights, l2, options, goes_on)?;
+        let others = RowSubset::of(examples, &judged);
+        let found = fitted.classifier.probabilities(&others.vectors);
         for (row, found) in judged.iter().zip(found.rows()) {
             probabilities.row_mut(*row).assign(&found);
         }

@@ -10,10 +10,10 @@ mod loss;
 mod metrics;
 mod split;
 
-use ndarray::{Array2, ArrayView2};
+use ndarray::{Array2, ArrayView1, ArrayView2, NdFloat};
 
 pub use centroids::{Centroids, centroids};
-pub use choose::{ChosenPenalty, DEFAULT_L2, choose};
+pub use choose::{ChosenPenalty, DEFAULT_L2, MAX_TRIAL_ROWS, choose, trial_options};
 pub use fit::{FitError, Fitted, fit};
 pub use folds::cross_validate;
 pub use metrics::{LabelMetrics, Metrics};
@@ -50,6 +50,57 @@ impl<'a> Examples<'a> {
     }
 }
 
+/// Copies of some rows.
+#[derive(Debug)]
+pub struct RowSubset {
+    /// `rows × width` numbers.
+    pub vectors: Vec<f32>,
+    /// Index of each row's label.
+    pub labels: Vec<u32>,
+}
+
+impl RowSubset {
+    /// Copies these rows.
+    pub fn of(examples: Examples<'_>, rows: &[usize]) -> Self {
+        let vectors = rows.iter().flat_map(|row| examples.vector(*row));
+        Self {
+            vectors: vectors.copied().collect(),
+            labels: rows.iter().map(|row| examples.labels[*row]).collect(),
+        }
+    }
+
+    /// Returns them as examples with the width and labels of `like`.
+    pub fn examples<'s>(&'s self, like: Examples<'_>) -> Examples<'s> {
+        Examples {
+            vectors: &self.vectors,
+            labels: &self.labels,
+            width: like.width,
+            count: like.count,
+        }
+    }
+}
+
+/// Replaces the scores of each row by probabilities.
+fn to_probabilities<T: NdFloat>(scores: &mut Array2<T>) {
+    for mut row in scores.rows_mut() {
+        let most = row.iter().copied().fold(T::neg_infinity(), T::max);
+        row.mapv_inplace(|score| (score - most).exp());
+        let sum = row.sum();
+        row.mapv_inplace(|score| score / sum);
+    }
+}
+
+/// Returns the index of the greatest score; the first one if several are equal.
+pub fn best_label(scores: &ArrayView1<'_, f32>) -> usize {
+    let mut best = 0;
+    for (place, score) in scores.iter().enumerate() {
+        if *score > scores[best] {
+            best = place;
+        }
+    }
+    best
+}
+
 impl Classifier {
     /// Returns the probability of each label for each vector: `rows × labels`, with rows that sum
     /// to 1.
@@ -67,30 +118,17 @@ impl Classifier {
             for (score, intercept) in row.iter_mut().zip(&self.intercepts) {
                 *score += intercept;
             }
-            let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-            row.mapv_inplace(|score| (score - most).exp());
-            let sum: f32 = row.sum();
-            row.mapv_inplace(|score| score / sum);
         }
+        to_probabilities(&mut scores);
         scores
     }
 
     /// Returns the index of the most likely label of each vector; the first one if several are
     /// equal.
     pub fn predict(&self, vectors: &[f32]) -> Vec<u32> {
-        let best = |row: ndarray::ArrayView1<'_, f32>| {
-            let mut best = 0;
-            for (place, score) in row.iter().enumerate() {
-                if *score > row[best] {
-                    best = place;
-                }
-            }
-            u32::try_from(best).unwrap_or(u32::MAX)
-        };
-        self.probabilities(vectors)
-            .rows()
-            .into_iter()
-            .map(best)
+        let probabilities = self.probabilities(vectors);
+        let rows = probabilities.rows().into_iter();
+        rows.map(|row| u32::try_from(best_label(&row)).unwrap_or(u32::MAX))
             .collect()
     }
 }
