@@ -35,7 +35,7 @@ pub(super) struct TrainArgs {
     base: PathBuf,
 
     /// Dataset: JSON lines of {"text": …, "label": …}, or with `image_base64` and `label`, or a CSV
-    /// file with these columns
+    /// file with these columns. `labels` in place of `label` is a list, in CSV separated by `|`
     #[arg(value_name = "DATASET")]
     dataset: PathBuf,
 
@@ -241,19 +241,24 @@ fn describe_result(args: &TrainArgs, metrics: &Value, place: &Path) -> String {
         "trained `{}` by {} on {} rows, vectors of {} numbers",
         args.name,
         metrics["method"].as_str().unwrap_or("logistic"),
-        number("training_rows"),
+        number("rows"),
         number("dimensions"),
     );
     if !labels.is_empty() {
         let part = |value: &Value| value.as_f64().unwrap_or(0.0);
         let _ = writeln!(
             text,
-            "validation on {} {}: accuracy {:.3}, macro F1 {:.3}",
+            "validation on {} rows, {}: {} {:.3}, macro F1 {:.3}",
             number("validation_rows"),
             if metrics["cross_validated"] == json!(true) {
-                "rows, each by a classifier without it"
+                "each by a classifier without it".to_owned()
             } else {
-                "held-out rows"
+                format!("by a classifier of the other {}", number("training_rows"))
+            },
+            if metrics["multi_label"] == json!(true) {
+                "all labels right"
+            } else {
+                "accuracy"
             },
             part(&validation["accuracy"]),
             part(&validation["macro_f1"]),
@@ -277,6 +282,12 @@ fn describe_result(args: &TrainArgs, metrics: &Value, place: &Path) -> String {
             text,
             "selected by validation: `l2` {}, `class_weights` {}",
             metrics["l2"], metrics["class_weights"],
+        );
+    }
+    if let Some(threshold) = metrics["threshold"].as_f64() {
+        let _ = writeln!(
+            text,
+            "a label holds from a probability of {threshold:.1} on"
         );
     }
     let abstention = metrics["abstention"].as_object();

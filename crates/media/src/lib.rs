@@ -18,6 +18,7 @@ pub mod recipe;
 mod schema;
 pub mod sound;
 pub mod speech;
+pub mod trained;
 pub mod voice;
 pub mod worker;
 

@@ -32,13 +32,23 @@ pub(super) struct EmbeddingModel<'a> {
 }
 
 impl<'a> EmbeddingModel<'a> {
-    /// Selects the model and loads its tokenizer.
+    /// Selects the model of a package that embeds texts, and loads its tokenizer.
     pub(super) fn new(
         path: &Path,
         args: &'a TargetArgs,
         which: VariantChoice<'a>,
     ) -> Result<Self, Failure> {
         let selection = select(path, args, which)?;
+        require_capability(&selection)?;
+        Self::of(selection, args, which)
+    }
+
+    /// Loads the tokenizer of the selected model.
+    pub(super) fn of(
+        selection: Selection,
+        args: &'a TargetArgs,
+        which: VariantChoice<'a>,
+    ) -> Result<Self, Failure> {
         let embedder = args.within("loading the tokenizer", || embedder(&selection))?;
         Ok(Self {
             args,
@@ -104,6 +114,22 @@ pub(super) fn select(
     Err(selection_failure(&error))
 }
 
+/// Fails if the package of a model does not embed texts.
+fn require_capability(selection: &Selection) -> Result<(), Failure> {
+    let Some(variant) = &selection.variant else {
+        return Ok(());
+    };
+    let at = variant.config.display();
+    let config = selection::config(&variant.config).map_err(|error| selection_failure(&error))?;
+    if !config.capabilities.iter().any(|it| it == CAPABILITY) {
+        return Err(Failure::Other(format!(
+            "{at}: --text needs a model with the capability `{CAPABILITY}`, this one has {}",
+            config.capabilities.join(", ")
+        )));
+    }
+    Ok(())
+}
+
 /// Loads the selected model with its package's tokenizer.
 fn embedder(selection: &Selection) -> Result<Embedder, Failure> {
     let Some(variant) = &selection.variant else {
@@ -114,12 +140,6 @@ fn embedder(selection: &Selection) -> Result<Embedder, Failure> {
     };
     let at = variant.config.display();
     let config = selection::config(&variant.config).map_err(|error| selection_failure(&error))?;
-    if !config.capabilities.iter().any(|it| it == CAPABILITY) {
-        return Err(Failure::Other(format!(
-            "{at}: --text needs a model with the capability `{CAPABILITY}`, this one has {}",
-            config.capabilities.join(", ")
-        )));
-    }
     let files = TokenizerFiles::of(&variant.config, &config).map_err(other)?;
     let Some(files) = files else {
         return Err(Failure::Other(format!(

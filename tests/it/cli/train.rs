@@ -101,7 +101,7 @@ fn a_package_of_few_rows_has_a_report_and_hints() {
     let told = train(&dataset, &out, &[]).expect_code(0).stdout;
     for part in [
         "on 4 rows, vectors of 32 numbers",
-        "validation on 4 rows, each by a classifier without it",
+        "validation on 4 rows, each by a classifier without it: accuracy",
         "hint: labels with fewer than 8 rows: `animals` (2), `places` (2)",
         "with a report in report.html",
     ] {
@@ -113,6 +113,69 @@ fn a_package_of_few_rows_has_a_report_and_hints() {
         validate(&out, ".").expect_code(0).codes(),
         Vec::<String>::new()
     );
+}
+
+#[test]
+fn a_trained_package_says_the_labels_of_texts() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let ask = |out: &Path, more: &[&str]| {
+        let out = out.to_str().expect("a plain path");
+        pkgtool(["run", out].into_iter().chain(more.iter().copied())).run()
+    };
+    let one = directory.path().join("one");
+    train(&root().join("tests/fixtures/train/scenes.csv"), &one, &[]).expect_code(0);
+    let told = ask(&one, &["a small dog"]).expect_code(0).stdout;
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(lines[1], "\"a small dog\"");
+    assert!(lines[2].starts_with("  animals  "), "{told}");
+    let unsure = ["a small dog", "--set", "threshold=1", "--set", "top_k=1"];
+    let told = ask(&one, &unsure).expect_code(0).stdout;
+    assert!(
+        told.contains("no answer") && !told.contains("people"),
+        "{told}"
+    );
+    let several = directory.path().join("several");
+    let dataset = root().join("tests/fixtures/train/pairs.csv");
+    let told = train(&dataset, &several, &[]).expect_code(0).stdout;
+    assert!(told.contains("all labels right"), "{told}");
+    assert!(
+        told.contains("a label holds from a probability of 0."),
+        "{told}"
+    );
+    assert_eq!(
+        validate(&several, ".").expect_code(0).codes(),
+        Vec::<String>::new()
+    );
+    let texts = [
+        "--text",
+        "a small dog and the river",
+        "--text",
+        "a new phone",
+        "--json",
+    ];
+    let told = ask(&several, &texts).expect_code(0).stdout;
+    let told: Value = serde_json::from_str(&told).expect("JSON");
+    let holding = |place: usize| {
+        let labels = told["classified_texts"][place]["labels"].as_array();
+        let labels = labels.expect("a list").iter();
+        labels.filter(|it| it["holds"] == Value::Bool(true)).count()
+    };
+    assert_eq!((holding(0), holding(1)), (2, 0), "{told}");
+    for (more, words) in [
+        (
+            &["x", "--set", "top_k=0"][..],
+            "top_k=0: expected a whole number above 0",
+        ),
+        (
+            &["x", "--set", "threshold=2"],
+            "expected a number from 0 to 1",
+        ),
+        (&["x", "--set", "colour=1"], "`top_k=N` or `threshold=P`"),
+        (&["x", "--save", "a.png"], "neither a picture nor a sound"),
+    ] {
+        let told = ask(&one, more).expect_code(2).stderr;
+        assert!(told.contains(words), "{words}: {told}");
+    }
 }
 
 #[test]

@@ -6,15 +6,18 @@ use std::fs;
 use std::path::Path;
 
 use pkgtool_serve::train::FitOptions;
-use pkgtool_serve::train::classifier::{Examples, FitError, Metrics, choose, fit, split};
+use pkgtool_serve::train::classifier::{
+    Examples, FitError, LabelSet, Metrics, SetExamples, SetWeights, above, choose, fit, fit_sets,
+    split,
+};
 use serde_json::{Value, json};
 
 use crate::support::environment::EnvironmentPiece;
 use crate::support::sklearn::scikit_learn;
 
-fn cases() -> Vec<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/train/classifier.json");
-    let text = fs::read_to_string(path).expect("the fixture is there");
+fn cases(file: &str) -> Vec<Value> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/train");
+    let text = fs::read_to_string(path.join(file)).expect("the fixture is there");
     let mut read: Value = serde_json::from_str(&text).expect("JSON");
     serde_json::from_value(read["cases"].take()).expect("a list")
 }
@@ -54,7 +57,7 @@ fn options(tolerance: f64) -> FitOptions {
 
 #[test]
 fn probabilities_are_those_of_scikit_learn() {
-    for (number, case) in cases().iter().enumerate() {
+    for (number, case) in cases("classifier.json").iter().enumerate() {
         let rows: Vec<Vec<f32>> = of(case, "x");
         let vectors = rows.concat();
         let labels: Vec<u32> = of(case, "y");
@@ -89,6 +92,54 @@ fn probabilities_are_those_of_scikit_learn() {
         close(metrics.macro_f1, "macro_f1");
         let matrix: Vec<Vec<u64>> = of(case, "confusion_matrix");
         assert_eq!(metrics.confusion_matrix, matrix);
+    }
+}
+
+#[test]
+#[expect(clippy::cast_precision_loss, reason = "a few rows")]
+fn probabilities_of_several_labels_are_those_of_scikit_learn() {
+    for (number, case) in cases("sets.json").iter().enumerate() {
+        let rows: Vec<Vec<f32>> = of(case, "x");
+        let vectors = rows.concat();
+        let sets: Vec<LabelSet> = of(case, "y");
+        let examples = SetExamples {
+            vectors: &vectors,
+            width: rows[0].len(),
+            sets: &sets,
+            count: of(case, "labels"),
+        };
+        let weight = |with: bool| {
+            let of_label = |count: usize| {
+                let count = if with { count } else { sets.len() - count };
+                match case["class_weights"] {
+                    Value::Null => 1.0,
+                    _ => sets.len() as f64 / (2 * count) as f64,
+                }
+            };
+            examples.rows_by_label().into_iter().map(of_label).collect()
+        };
+        let weights = SetWeights {
+            with: weight(true),
+            without: weight(false),
+        };
+        let fitted = fit_sets(examples, &weights, of(case, "l2"), &options(1e-9), &|_| {
+            true
+        });
+        let fitted = fitted.expect("it is found");
+        assert!(fitted.converged, "case {number}");
+        let expected: Vec<Vec<f32>> = of(case, "probabilities");
+        let found = fitted.classifier.probabilities(&vectors);
+        for (found, expected) in found.iter().zip(expected.concat()) {
+            assert!(
+                (found - expected).abs() < 2e-6,
+                "case {number}: {found}, not {expected}"
+            );
+        }
+        let names: Vec<String> = (0..examples.count).map(|it| it.to_string()).collect();
+        let metrics = Metrics::of_sets(&names, &sets, &above(&found.view(), 0.5));
+        let close = |found: f64, key: &str| assert!((found - of::<f64>(case, key)).abs() < 1e-9);
+        close(metrics.accuracy, "accuracy");
+        close(metrics.macro_f1, "macro_f1");
     }
 }
 

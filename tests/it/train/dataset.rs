@@ -229,7 +229,7 @@ proptest! {
             let read: Vec<(String, String)> = Rows::new(text.as_bytes(), SMALL)
                 .expect("it begins well")
                 .map(|row| row.expect("a row"))
-                .map(|row| (row.content, row.label))
+                .map(|row| (row.content, row.labels.all()[0].clone()))
                 .collect();
             prop_assert_eq!(&read, &rows);
         }

@@ -56,6 +56,7 @@ fn dataset(account: AccountId, name: &str) -> NewDataset {
             format: DatasetFormat::Csv,
             holds: ContentKind::Image,
             rows: 3,
+            multi_label: false,
             labels: [("x".to_owned(), 1), ("é".to_owned(), 2)].into(),
         },
         blob: format!("dataset/aa/{}-{name}", account.0),

@@ -33,8 +33,8 @@ pub use call::{Answer, Body, CallError, Chunks, Refusal, Request, TokenCounts, T
 pub use catalog::{Catalog, CatalogOptions, Numbering, PackageDirectory, SettingsOf, Unserved};
 pub use description::{Description, MethodDescription};
 pub use device::{
-    ABSTENTION_FILE, ContentKind, Device, DeviceParts, Embedded, Embedding, EncoderFiles,
-    InputDescription, LABELS_FILE, MethodTakes, PackageConfig, TextLimits,
+    ContentKind, Device, DeviceParts, Embedded, Embedding, EncoderFiles, InputDescription,
+    MethodTakes, PackageConfig, TextLimits,
 };
 pub use media::FormFields;
 pub use settings::{Isolation, Listed, ServiceSettings};

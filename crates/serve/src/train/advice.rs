@@ -3,7 +3,7 @@
 use ndarray::ArrayView2;
 use serde::Serialize;
 
-use super::classifier::{Metrics, best_label};
+use super::classifier::{LabelSet, Metrics, above, best_label};
 
 /// Maximum number of rows that are listed.
 const MAX_WORST: usize = 50;
@@ -28,13 +28,13 @@ const FEW_ROWS: u64 = 8;
 pub(super) struct WrongRow {
     /// Line of the dataset.
     line: u64,
-    /// Its label.
+    /// Its label or labels.
     label: String,
     /// The answer.
     predicted: String,
-    /// Probability of the answer.
+    /// Probability of the answer, with several labels of its surest mistake.
     score: f32,
-    /// Probability of its label.
+    /// Probability of its label, with several labels of the truth about the one with the surest mistake.
     label_score: f32,
 }
 
@@ -61,6 +61,21 @@ pub(super) struct CurvePoint {
 }
 
 /// Held-out rows with what a classifier says about them.
+pub(super) trait Judged {
+    /// Returns the number of rows.
+    fn rows(&self) -> usize;
+
+    /// Returns the metrics.
+    fn metrics(&self) -> Metrics;
+
+    /// Returns rows with wrong answers, the surest mistakes first.
+    fn worst(&self) -> Vec<WrongRow>;
+
+    /// Returns the least probability from which on enough answers are right; `None` if none is sure enough, or for few rows.
+    fn abstention(&self) -> Option<Abstention>;
+}
+
+/// Held-out rows with one label each.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HeldOut<'a> {
     /// Names of the labels.
@@ -82,17 +97,21 @@ impl HeldOut<'_> {
             (place, row[place])
         })
     }
+}
 
-    /// Returns the metrics.
-    pub(super) fn metrics(&self) -> Metrics {
+impl Judged for HeldOut<'_> {
+    fn rows(&self) -> usize {
+        self.labels.len()
+    }
+
+    fn metrics(&self) -> Metrics {
         let taken = self
             .answers()
             .map(|(place, _)| u32::try_from(place).unwrap_or(0));
         Metrics::of(self.names, self.labels, &taken.collect::<Vec<_>>())
     }
 
-    /// Returns rows with wrong answers, the surest mistakes first.
-    pub(super) fn worst(&self) -> Vec<WrongRow> {
+    fn worst(&self) -> Vec<WrongRow> {
         let rows = self.answers().enumerate();
         let wrong = rows.filter(|(row, (place, _))| self.labels[*row] as usize != *place);
         let mut wrong: Vec<WrongRow> = wrong
@@ -112,9 +131,8 @@ impl HeldOut<'_> {
         wrong
     }
 
-    /// Returns the least probability from which on enough answers are right; `None` if none is sure enough, or for few rows.
     #[expect(clippy::cast_precision_loss, reason = "row counts are far below 2^53")]
-    pub(super) fn abstention(&self) -> Option<Abstention> {
+    fn abstention(&self) -> Option<Abstention> {
         let rows = self.labels.len();
         if rows < MIN_ROWS {
             return None;
@@ -146,8 +164,86 @@ impl HeldOut<'_> {
     }
 }
 
+/// Held-out rows with a set of labels each.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HeldOutSets<'a> {
+    /// Names of the labels.
+    pub(super) names: &'a [String],
+    /// Labels of each row.
+    pub(super) sets: &'a [LabelSet],
+    /// Line of each row.
+    pub(super) lines: &'a [u64],
+    /// `rows × labels` probabilities.
+    pub(super) probabilities: ArrayView2<'a, f32>,
+    /// Least probability of a label that holds.
+    pub(super) threshold: f32,
+}
+
+impl HeldOutSets<'_> {
+    /// Returns the metrics with this threshold.
+    pub(super) fn metrics_at(&self, threshold: f32) -> Metrics {
+        let taken = above(&self.probabilities, threshold);
+        Metrics::of_sets(self.names, self.sets, &taken)
+    }
+
+    /// Returns the names of labels, for people.
+    fn names_of(&self, set: &LabelSet) -> String {
+        let names: Vec<&str> = set.iter().map(|label| &*self.names[*label]).collect();
+        names.join(", ")
+    }
+}
+
+impl Judged for HeldOutSets<'_> {
+    fn rows(&self) -> usize {
+        self.sets.len()
+    }
+
+    fn metrics(&self) -> Metrics {
+        self.metrics_at(self.threshold)
+    }
+
+    /// The row's most certain mistake counts: the greatest probability against the truth of a label.
+    fn worst(&self) -> Vec<WrongRow> {
+        let taken = above(&self.probabilities, self.threshold);
+        let mut wrong = Vec::new();
+        for (row, (set, taken)) in self.sets.iter().zip(&taken).enumerate() {
+            let against = |label: &usize| {
+                let probability = self.probabilities[[row, *label]];
+                if set.binary_search(label).is_ok() {
+                    1.0 - probability
+                } else {
+                    probability
+                }
+            };
+            let missed = set.iter().filter(|it| !taken.contains(it));
+            let mistakes = missed.chain(taken.iter().filter(|it| !set.contains(it)));
+            if let Some(surest) = mistakes.map(against).max_by(f32::total_cmp) {
+                wrong.push(WrongRow {
+                    line: self.lines[row],
+                    label: self.names_of(set),
+                    predicted: self.names_of(taken),
+                    score: surest,
+                    label_score: 1.0 - surest,
+                });
+            }
+        }
+        wrong.sort_by(|a, b| b.score.total_cmp(&a.score));
+        wrong.truncate(MAX_WORST);
+        wrong
+    }
+
+    /// A label without enough probability is left out, so there is an answer for each row.
+    fn abstention(&self) -> Option<Abstention> {
+        None
+    }
+}
+
 /// Returns what would help most, the most useful first.
-pub(super) fn hints(metrics: &Metrics, curve: &[CurvePoint], few: &[(String, u64)]) -> Vec<String> {
+pub(super) fn hints<'a>(
+    metrics: &Metrics,
+    curve: &[CurvePoint],
+    rows_by_label: impl Iterator<Item = (&'a String, u64)>,
+) -> Vec<String> {
     let mut hints = Vec::new();
     let labels = &metrics.labels;
     let pairs = metrics
@@ -171,8 +267,7 @@ pub(super) fn hints(metrics: &Metrics, curve: &[CurvePoint], few: &[(String, u64
             ));
         }
     }
-    let few: Vec<String> = few
-        .iter()
+    let few: Vec<String> = rows_by_label
         .filter(|(_, rows)| *rows < FEW_ROWS)
         .take(5)
         .map(|(label, rows)| format!("`{label}` ({rows})"))
@@ -260,8 +355,8 @@ mod tests {
             macro_f1,
             accuracy: 0.5,
         };
-        let few = [("b".to_owned(), 3), ("a".to_owned(), 40)];
-        let hints = hints(&metrics, &[point(10, 0.5), point(20, 0.6)], &few);
+        let counts = names.iter().zip([40, 3]);
+        let hints = hints(&metrics, &[point(10, 0.5), point(20, 0.6)], counts);
         assert_eq!(hints.len(), 3);
         assert!(
             hints[0].contains("2 of 3 rows of `a` are taken for `b`"),
@@ -269,5 +364,32 @@ mod tests {
         );
         assert!(hints[1].contains("`b` (3);"), "{hints:?}");
         assert!(hints[2].contains("0.100 from 10 to 20"), "{hints:?}");
+    }
+
+    #[test]
+    fn a_row_of_several_labels_is_as_wrong_as_its_surest_mistake() {
+        let names = ["a", "b", "c"].map(str::to_owned);
+        let probabilities = ndarray::arr2(&[
+            [0.9, 0.2, 0.1],
+            [0.9, 0.8, 0.1],
+            [0.4, 0.1, 0.97],
+            [0.1, 0.2, 0.3_f32],
+        ]);
+        let held_out = HeldOutSets {
+            names: &names,
+            sets: &[vec![0], vec![0], vec![0], vec![]],
+            lines: &[2, 3, 4, 5],
+            probabilities: probabilities.view(),
+            threshold: 0.5,
+        };
+        let worst = held_out.worst();
+        assert_eq!(worst.len(), 2);
+        assert_eq!(
+            (worst[0].line, &*worst[0].label, &*worst[0].predicted),
+            (4, "a", "c")
+        );
+        assert_eq!((worst[1].line, &*worst[1].predicted), (3, "a, b"));
+        assert!((worst[0].score - 0.97).abs() < 1e-6 && (worst[1].label_score - 0.2).abs() < 1e-6);
+        assert!((held_out.metrics().accuracy - 0.5).abs() < 1e-9);
     }
 }

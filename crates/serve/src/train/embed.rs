@@ -6,7 +6,7 @@ use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use tokio::sync::mpsc;
 
 use super::cache::{self, CacheDirectory, VectorCache, VectorKey};
-use super::dataset::{ContentKind, DatasetLimits, DatasetRow, RowError, Rows};
+use super::dataset::{ContentKind, DatasetLimits, DatasetRow, RowError, RowLabels, Rows};
 use super::error::TrainError;
 use super::options::FitOptions;
 use crate::account::AccountId;
@@ -48,8 +48,8 @@ pub(super) struct EmbeddedRows {
     /// `rows × width` numbers.
     pub(super) vectors: Vec<f32>,
     pub(super) width: usize,
-    /// The label of each row.
-    pub(super) labels: Vec<String>,
+    /// The labels of each row.
+    pub(super) labels: Vec<RowLabels>,
     /// The line of each row.
     pub(super) lines: Vec<u64>,
 }
@@ -135,7 +135,7 @@ impl DatasetEmbedding<'_> {
                 )));
             }
             embedded.vectors.extend_from_slice(&vector);
-            embedded.labels.push(row.label);
+            embedded.labels.push(row.labels);
             embedded.lines.push(row.line);
             fresh.push((key, vector));
         }

@@ -3,22 +3,24 @@
 //! Invariant: a row never judges a classifier that was fitted to it. The result is fitted to all
 //! rows. The same rows and options give the same result.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ndarray::Array2;
 use serde_json::{Value, json};
 
-use super::advice::{self, CurvePoint, HeldOut};
+use super::advice::{self, Abstention, CurvePoint, HeldOut, Judged};
 use super::classifier::{self, Classifier, Examples, Fitted, Metrics, RowSubset};
 use super::embed::EmbeddedRows;
 use super::error::TrainError;
 use super::options::{ClassWeights, FitMethod, FitOptions};
 use super::progress::TrainingProgress;
+use pkgtool_media::trained::LabelDecision;
 
 /// With fewer rows per label, on average, none are held out: cross-validation chooses among methods, and the classifier
 /// is fitted to all rows.
-const FEW_ROWS: usize = 8;
+pub(super) const FEW_ROWS: usize = 8;
 
 /// Penalties of the regressions that compete with centroids.
 const FEW_PENALTIES: [f64; 4] = [1.0, 0.1, 0.01, 0.001];
@@ -30,12 +32,16 @@ const MAX_FEW_LABELS: usize = 50;
 const MIN_FEW_GAIN: f64 = 0.01;
 
 /// Parts of the training rows at which quality is measured, in percent.
-const CURVE_PARTS: [usize; 3] = [25, 50, 75];
+pub(super) const CURVE_PARTS: [usize; 3] = [25, 50, 75];
 
 /// Parameters of the fitting thread.
 pub(super) struct FitTask {
     pub(super) options: FitOptions,
     pub(super) labels: Vec<String>,
+    /// Number of rows of each label.
+    pub(super) rows_by_label: Vec<u64>,
+    /// Whether a row may have several labels.
+    pub(super) multi_label: bool,
     pub(super) stopped: Arc<AtomicBool>,
     pub(super) progress: Arc<TrainingProgress>,
 }
@@ -44,26 +50,26 @@ pub(super) struct FitTask {
 pub(super) struct MeasuredClassifier {
     pub(super) classifier: Classifier,
     pub(super) metrics: Value,
-    /// When it does not answer.
-    pub(super) abstention: Option<advice::Abstention>,
+    /// How its probabilities become an answer, if not by the greatest one alone.
+    pub(super) decision: Option<LabelDecision>,
 }
 
 /// The parts of the metrics that all methods have.
-struct Measured<'a> {
-    classifier: Classifier,
-    method: FitMethod,
-    /// Label of each row of the dataset.
-    places: &'a [u32],
-    training_rows: usize,
-    held_out: HeldOut<'a>,
+pub(super) struct Measured<'a> {
+    pub(super) classifier: Classifier,
+    pub(super) method: FitMethod,
+    /// Number of rows of the dataset.
+    pub(super) rows: usize,
+    pub(super) training_rows: usize,
+    pub(super) held_out: &'a dyn Judged,
     /// Entries of one method.
-    own: Value,
-    curve: Vec<CurvePoint>,
+    pub(super) own: Value,
+    pub(super) curve: Vec<CurvePoint>,
 }
 
 impl FitTask {
     /// Returns whether the training is still wanted.
-    fn goes_on(&self) -> bool {
+    pub(super) fn goes_on(&self) -> bool {
         !self.stopped.load(Ordering::Relaxed)
     }
 
@@ -77,22 +83,19 @@ impl FitTask {
         }
     }
 
-    pub(super) fn fit(&self, embedded: &EmbeddedRows) -> Result<MeasuredClassifier, TrainError> {
-        let place = |label: &String| {
-            let found = self.labels.binary_search(label).ok();
-            found.and_then(|place| u32::try_from(place).ok())
-        };
-        let places: Option<Vec<u32>> = embedded.labels.iter().map(place).collect();
-        let places = places.ok_or_else(|| {
-            TrainError::Dataset("the dataset changed during the training".to_owned())
-        })?;
+    /// Fits to rows with one label each, `places`.
+    pub(super) fn fit(
+        &self,
+        embedded: &EmbeddedRows,
+        places: &[u32],
+    ) -> Result<MeasuredClassifier, TrainError> {
         let options = &self.options;
         let is_settled = options.l2.is_some() || options.class_weights.is_some();
         let is_few = places.len() < FEW_ROWS * self.labels.len() && !is_settled;
         match options.method {
-            FitMethod::Auto if is_few => self.all_rows(embedded, &places, &FEW_PENALTIES),
-            FitMethod::Centroids => self.all_rows(embedded, &places, &[]),
-            FitMethod::Auto | FitMethod::Logistic => self.logistic(embedded, &places),
+            FitMethod::Auto if is_few => self.all_rows(embedded, places, &FEW_PENALTIES),
+            FitMethod::Centroids => self.all_rows(embedded, places, &[]),
+            FitMethod::Auto | FitMethod::Logistic => self.logistic(embedded, places),
         }
     }
 
@@ -157,9 +160,9 @@ impl FitTask {
         Ok(self.measured(Measured {
             classifier,
             method,
-            places,
+            rows: places.len(),
             training_rows: places.len(),
-            held_out: HeldOut {
+            held_out: &HeldOut {
                 names: &self.labels,
                 labels: places,
                 lines: &embedded.lines,
@@ -225,9 +228,9 @@ impl FitTask {
         Ok(self.measured(Measured {
             classifier: of_all,
             method: FitMethod::Logistic,
-            places,
+            rows: places.len(),
             training_rows: training.labels.len(),
-            held_out: HeldOut {
+            held_out: &HeldOut {
                 names: &self.labels,
                 labels: &validation.labels,
                 lines: &lines,
@@ -247,17 +250,8 @@ impl FitTask {
         }))
     }
 
-    /// Returns each label with its number of rows.
-    fn rows_by_label(&self, places: &[u32]) -> Vec<(String, u64)> {
-        let mut counts = vec![0; self.labels.len()];
-        for place in places {
-            counts[*place as usize] += 1;
-        }
-        self.labels.iter().cloned().zip(counts).collect()
-    }
-
     /// Combines metrics and advice.
-    fn measured(&self, measured: Measured<'_>) -> MeasuredClassifier {
+    pub(super) fn measured(&self, measured: Measured<'_>) -> MeasuredClassifier {
         let Measured {
             held_out,
             mut curve,
@@ -266,17 +260,17 @@ impl FitTask {
         } = measured;
         let mut metrics = json!({
             "method": measured.method.name(),
-            "rows": measured.places.len(),
+            "rows": measured.rows,
             "training_rows": measured.training_rows,
-            "validation_rows": held_out.labels.len(),
+            "validation_rows": held_out.rows(),
             "validation": null,
             "warnings": [],
         });
         if let (Some(all), Value::Object(own)) = (metrics.as_object_mut(), own) {
             all.extend(own);
         }
-        let mut abstention = None;
-        if !held_out.labels.is_empty() {
+        let mut abstention: Option<Abstention> = None;
+        if held_out.rows() > 0 {
             let validation = held_out.metrics();
             if !curve.is_empty() {
                 curve.push(CurvePoint {
@@ -286,11 +280,8 @@ impl FitTask {
                 });
             }
             abstention = held_out.abstention();
-            metrics["hints"] = json!(advice::hints(
-                &validation,
-                &curve,
-                &self.rows_by_label(measured.places)
-            ));
+            let counts = self.labels.iter().zip(self.rows_by_label.iter().copied());
+            metrics["hints"] = json!(advice::hints(&validation, &curve, counts));
             metrics["warnings"] = json!(Vec::from_iter(validation.warning()));
             metrics["validation"] = json!(validation);
             metrics["worst"] = json!(held_out.worst());
@@ -300,7 +291,10 @@ impl FitTask {
         MeasuredClassifier {
             classifier: measured.classifier,
             metrics,
-            abstention,
+            decision: abstention.map(|it| LabelDecision {
+                threshold: it.threshold,
+                multi_label: false,
+            }),
         }
     }
 
@@ -308,11 +302,7 @@ impl FitTask {
     /// rows.
     fn settle(&self, rows: (Examples<'_>, Examples<'_>)) -> Result<FitSettings, TrainError> {
         let options = &self.options;
-        let offered = match (&options.class_weights, options.l2) {
-            (Some(given), _) => vec![given.clone()],
-            (None, Some(_)) => vec![ClassWeights::Equal],
-            (None, None) => vec![ClassWeights::Equal, ClassWeights::Balanced],
-        };
+        let offered = options.offered_weights();
         let (training, _) = rows;
         let weighings = offered.iter();
         let weighings = weighings.map(|it| weights_of(it, &self.labels, training.labels));
@@ -383,6 +373,20 @@ struct FitSettings {
     compared: usize,
 }
 
+/// Returns the given weight of each label.
+pub(super) fn given_weights(
+    given: &BTreeMap<String, f64>,
+    labels: &[String],
+) -> Result<Vec<f64>, TrainError> {
+    let mut names = given.keys();
+    if let Some(stray) = names.find(|label| labels.binary_search(label).is_err()) {
+        let message = format!("`class_weights` names the label `{stray}`, which no row has");
+        return Err(TrainError::Dataset(message));
+    }
+    let weight = |label: &String| given.get(label).copied().unwrap_or(1.0);
+    Ok(labels.iter().map(weight).collect())
+}
+
 /// Returns the weight of each row.
 #[expect(clippy::cast_precision_loss, reason = "row counts are far below 2^53")]
 fn weights_of(
@@ -403,18 +407,7 @@ fn weights_of(
                 .map(|count| share / (*count).max(1) as f64)
                 .collect()
         }
-        ClassWeights::Given(given) => {
-            if let Some(stray) = given
-                .keys()
-                .find(|label| labels.binary_search(label).is_err())
-            {
-                let message =
-                    format!("`class_weights` names the label `{stray}`, which no row has");
-                return Err(TrainError::Dataset(message));
-            }
-            let weight = |label: &String| given.get(label).copied().unwrap_or(1.0);
-            labels.iter().map(weight).collect()
-        }
+        ClassWeights::Given(given) => given_weights(given, labels)?,
     };
     Ok(rows.iter().map(|label| by_label[*label as usize]).collect())
 }

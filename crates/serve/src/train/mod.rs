@@ -23,6 +23,7 @@ mod package;
 mod progress;
 mod record;
 mod report;
+mod sets;
 mod store;
 mod trainer;
 

@@ -164,6 +164,15 @@ impl FitOptions {
         Ok(options)
     }
 
+    /// Returns the class weights to choose from.
+    pub fn offered_weights(&self) -> Vec<ClassWeights> {
+        match (&self.class_weights, self.l2) {
+            (Some(given), _) => vec![given.clone()],
+            (None, Some(_)) => vec![ClassWeights::Equal],
+            (None, None) => vec![ClassWeights::Equal, ClassWeights::Balanced],
+        }
+    }
+
     /// Parses a config from JSON text.
     pub fn read_text(config: &str) -> Result<Self, Refusal> {
         let value = serde_json::from_str(config);

@@ -112,10 +112,12 @@ impl Training<'_> {
         let fitting = FitTask {
             options: self.options.clone(),
             labels: labels.clone(),
+            rows_by_label: self.summary.labels.values().copied().collect(),
+            multi_label: self.summary.multi_label,
             stopped,
             progress: Arc::clone(&progress),
         };
-        let mut fitted = tokio::task::spawn_blocking(move || fitting.fit(&embedded));
+        let mut fitted = tokio::task::spawn_blocking(move || fitting.fit_rows(&embedded));
         let fitted = loop {
             tokio::select! {
                 fitted = &mut fitted => break fitted,
@@ -138,7 +140,7 @@ impl Training<'_> {
                 labels: &labels,
                 training: &training,
                 report: &report::html(&name, &fitted.metrics),
-                abstention: fitted.abstention,
+                decision: fitted.decision,
             };
             let trained = Trained {
                 made: aside,

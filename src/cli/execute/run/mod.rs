@@ -126,14 +126,21 @@ pub(in super::super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     if args.bundled {
         return bundled::run(args);
     }
+    let texts = &args.texts.texts;
+    let is_given = args.answer.given.is_some() || !texts.is_empty();
+    if is_given && let Some(models) = answer::labels::models(args)? {
+        let given = args.answer.given.iter().map(|it| it.display().to_string());
+        let given: Vec<String> = given.chain(texts.iter().cloned()).collect();
+        return answer::labels::run(args, &models, &given);
+    }
     if let Some(given) = &args.answer.given {
         return match texts::meant(args, given) {
             Some(text) => texts::run(args, &[text]),
             None => answer::run(args),
         };
     }
-    if !args.texts.texts.is_empty() {
-        return texts::run(args, &args.texts.texts);
+    if !texts.is_empty() {
+        return texts::run(args, texts);
     }
     if args.steps.is_some() || !args.step_inputs.is_empty() || !args.feeds.is_empty() {
         return steps::run(args);

@@ -39,11 +39,11 @@ pub(super) struct TextArgs {
 
     /// Truncate texts with more tokens than the model accepts. By default, they are rejected
     #[arg(long, requires = "texts")]
-    truncate: bool,
+    pub(super) truncate: bool,
 
     /// Maximum number of tokens per text
     #[arg(long, value_name = "N", requires = "texts")]
-    max_length: Option<usize>,
+    pub(super) max_length: Option<usize>,
 
     /// How token states are pooled into a vector: cls, max, mean, lasttoken, weightedmean,
     /// `mean_sqrt_len_tokens` [default: from the package's files, otherwise mean]
@@ -102,7 +102,7 @@ pub(super) fn run(args: &RunArgs, given: &[String]) -> Result<Exit, Failure> {
 }
 
 /// Returns the texts, one per line for files.
-fn texts(given: &[String]) -> Result<Vec<String>, Failure> {
+pub(super) fn texts(given: &[String]) -> Result<Vec<String>, Failure> {
     let mut texts = Vec::new();
     for text in given {
         match text.strip_prefix('@') {
@@ -222,7 +222,8 @@ fn similarities(out: &mut String, vectors: &[Vec<f32>]) -> std::fmt::Result {
     Ok(())
 }
 
-fn shortened(text: &str) -> String {
+/// Returns the beginning of a text, in quotes.
+pub(super) fn shortened(text: &str) -> String {
     let line = defuse_line(text);
     match line.char_indices().nth(SHOWN_TEXT_CHARS) {
         Some((end, _)) => format!("\"{}…\"", &line[..end]),

@@ -8,6 +8,7 @@ mod names;
 mod paths;
 mod pictures;
 mod sequence;
+mod several;
 mod wrong;
 
 use std::fmt::Write as _;

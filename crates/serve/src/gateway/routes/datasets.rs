@@ -154,6 +154,8 @@ struct DatasetData {
     /// Number of rows of each label.
     #[schema(value_type = Object)]
     labels: std::collections::BTreeMap<String, u64>,
+    /// True if a row may have several labels.
+    multi_label: bool,
     /// Size of the content, in bytes.
     size: u64,
     /// ISO 8601, UTC.
@@ -199,6 +201,7 @@ impl From<Dataset> for DatasetData {
             },
             rows: of.summary.rows,
             labels: of.summary.labels,
+            multi_label: of.summary.multi_label,
             size: of.size,
             created_at: dataset.created_at.to_iso(),
         }

@@ -4,23 +4,20 @@
 //! Invariant: the number of labels equals the number of the head's probabilities. Answers list
 //! labels by descending score; equal scores keep the order of the labels file.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-
+use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::super::engine::Endpoint;
 use super::super::{CallError, PackageConfig, Refusal};
 use super::time::TimeLeft;
-use super::variants::{HEAD, MethodEntry, Variants, is_encoder};
+use super::variants::{MethodEntry, Variants, is_encoder};
 use super::{Device, Embedding, PreparedInputs, PreparedTensors, runnable};
 use crate::account::AccountId;
-use pkgtool_base::source;
 use pkgtool_engine::tensor::{DType, Signature, Tensor};
+use pkgtool_media::trained::{HEAD, LabelWish, LabelledAnswer, TrainedLabels};
 use pkgtool_model::Dim;
 use pkgtool_text::embedding::EmbeddingInput;
 
@@ -30,27 +27,16 @@ pub(super) const TOP_K_KEY: &str = "top_k";
 /// Additional keys for texts.
 pub(super) const TEXT_KEYS: [&str; 2] = ["truncate", "max_length"];
 
-/// Name of the labels file, in the directory of the package's configs or its parent.
-pub const LABELS_FILE: &str = "labels.json";
-
-/// Name of the file with the least probability of an answer, in the same places.
-pub const ABSTENTION_FILE: &str = "abstention.json";
-
-/// Key of a predict config for that probability.
+/// Key of a predict config for the least probability of an answer.
 pub(super) const THRESHOLD_KEY: &str = "threshold";
-
-/// Maximum size of these files, in bytes.
-const MAX_LABELS_FILE_BYTES: u64 = 1 << 20;
 
 /// Labels and inputs of a classifying package.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct PackageClassifier {
-    /// The labels, in the order of the head's probabilities.
-    pub(super) labels: Arc<[String]>,
+    /// The labels.
+    pub(super) labels: TrainedLabels,
     /// True if it classifies texts; otherwise it classifies pictures.
     pub(super) takes_texts: bool,
-    /// Least probability of an answer, if the package states one.
-    threshold: Option<f32>,
 }
 
 /// Checked texts or a checked picture, with the models that classify them.
@@ -58,11 +44,8 @@ pub(super) struct PackageClassifier {
 pub struct PreparedClassification {
     of: VectorEncoding,
     head: Arc<Endpoint>,
-    labels: Arc<[String]>,
-    /// Maximum number of labels per answer.
-    most: Option<usize>,
-    /// Least probability of an answer.
-    threshold: Option<f32>,
+    labels: TrainedLabels,
+    wish: LabelWish,
 }
 
 /// Computation of the vectors.
@@ -72,32 +55,9 @@ enum VectorEncoding {
     Picture(PreparedTensors),
 }
 
-/// A label with its probability.
-#[derive(Debug, Serialize)]
-struct Scored<'l> {
-    label: &'l str,
-    score: f32,
-    index: usize,
-}
-
-/// The part of the file about abstention that answers need.
-#[derive(Debug, Deserialize)]
-struct StatedAbstention {
-    threshold: f32,
-}
-
-/// The labels of one text or picture.
-#[derive(Debug, Serialize)]
-struct Classified<'l> {
-    labels: Vec<Scored<'l>>,
-    /// True if the first label's probability is below the threshold.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    abstains: Option<bool>,
-}
-
 #[derive(Debug, Serialize)]
 struct ClassifiedTexts<'l> {
-    classified_texts: Vec<Classified<'l>>,
+    classified_texts: Vec<LabelledAnswer<'l>>,
 }
 
 impl PackageClassifier {
@@ -122,21 +82,21 @@ impl PackageClassifier {
         let Some(outputs) = heads.next() else {
             return Ok(None);
         };
-        let Some((path, labels)) = labels(configs)? else {
+        let configs = configs.iter().map(|package| &*package.path);
+        let Some((path, labels)) = TrainedLabels::beside(configs)? else {
             return Ok(None);
         };
-        if labels.len() as u64 != outputs || heads.any(|other| other != outputs) {
+        if labels.names.len() as u64 != outputs || heads.any(|other| other != outputs) {
             return Err(format!(
                 "{}: has {} labels, but the component `{HEAD}` returns {outputs} probabilities; write one \
                  label for each",
                 path.display(),
-                labels.len(),
+                labels.names.len(),
             ));
         }
         Ok(Some(Self {
-            labels: labels.into(),
+            labels,
             takes_texts: encoder.embeds(),
-            threshold: stated_threshold(configs)?,
         }))
     }
 }
@@ -155,46 +115,6 @@ fn outputs(signature: &Signature) -> Option<u64> {
     let takes_any = matches!(rows, Dim::Dynamic { bound: None, .. });
     let is_float = input.dtype == DType::Float32 && output.dtype == DType::Float32;
     (takes_any && is_float).then_some(*outputs)
-}
-
-/// Returns the path and content of the first labels file beside the configs.
-fn labels(configs: &[PackageConfig]) -> Result<Option<(PathBuf, Vec<String>)>, String> {
-    beside(configs, LABELS_FILE, "a JSON array of labels")
-}
-
-/// Returns the least probability of an answer that a file beside the configs states.
-fn stated_threshold(configs: &[PackageConfig]) -> Result<Option<f32>, String> {
-    let expected = "an object with `threshold`, a number from 0 to 1";
-    let Some((path, stated)) = beside::<StatedAbstention>(configs, ABSTENTION_FILE, expected)?
-    else {
-        return Ok(None);
-    };
-    if !(0.0..=1.0).contains(&stated.threshold) {
-        return Err(format!("{}: expected {expected}", path.display()));
-    }
-    Ok(Some(stated.threshold))
-}
-
-/// Reads the first file of this name beside the configs.
-fn beside<T: DeserializeOwned>(
-    configs: &[PackageConfig],
-    name: &str,
-    expected: &str,
-) -> Result<Option<(PathBuf, T)>, String> {
-    let places = configs.iter().flat_map(|package| {
-        let directory = package.path.parent().unwrap_or(Path::new(""));
-        [Some(directory), directory.parent()]
-    });
-    let mut paths = places.flatten().map(|directory| directory.join(name));
-    let Some(path) = paths.find(|path| path.is_file()) else {
-        return Ok(None);
-    };
-    let fault = |reason: String| format!("{}: {reason}", path.display());
-    let text = source::read_text(&path, MAX_LABELS_FILE_BYTES)
-        .map_err(|error| fault(error.to_string()))?;
-    let read = serde_json::from_str(&text)
-        .map_err(|error| fault(format!("expected {expected}: {error}")))?;
-    Ok(Some((path, read)))
 }
 
 /// Parses the least probability of an answer.
@@ -275,9 +195,8 @@ impl Device {
         Ok(PreparedClassification {
             of,
             head: self.endpoint(head, runnable(head)?)?,
-            labels: Arc::clone(&classifies.labels),
-            most: options.most,
-            threshold: options.threshold.or(classifies.threshold),
+            labels: classifies.labels.clone(),
+            wish: options.labels,
         })
     }
 }
@@ -305,14 +224,14 @@ impl PreparedClassification {
             let outputs = time.run(&self.head, caller, inputs).await?;
             outputs.first().map(Tensor::to_f32).unwrap_or_default()
         };
-        if scores.len() != vectors.len() * self.labels.len() {
+        if scores.len() != vectors.len() * self.labels.names.len() {
             let message =
                 "the component `head` returned another number of probabilities than it declares";
             return Err(CallError::Failed(message.to_owned()));
         }
         let mut classified = scores
-            .chunks_exact(self.labels.len().max(1))
-            .map(|scores| classified(scores, &self.labels, (self.most, self.threshold)));
+            .chunks_exact(self.labels.names.len().max(1))
+            .map(|scores| self.labels.answer(scores, self.wish));
         let written = if is_texts {
             let classified_texts = classified.collect();
             serde_json::to_vec(&ClassifiedTexts { classified_texts })
@@ -330,23 +249,4 @@ fn rows(vectors: &[Vec<f32>]) -> Result<Tensor, CallError> {
     let shape = vec![vectors.len() as u64, width as u64];
     let tensor = Tensor::new(DType::Float32, shape, bytes.collect());
     tensor.map_err(|error| CallError::Failed(format!("vectors have different lengths: {error}")))
-}
-
-fn classified<'l>(
-    scores: &[f32],
-    labels: &'l [String],
-    (most, threshold): (Option<usize>, Option<f32>),
-) -> Classified<'l> {
-    let pairs = labels.iter().zip(scores).enumerate();
-    let pairs = pairs.map(|(index, (label, score))| Scored {
-        label,
-        score: *score,
-        index,
-    });
-    let mut labels: Vec<Scored<'_>> = pairs.collect();
-    // The sort is stable: equal scores keep their order.
-    labels.sort_by(|a, b| b.score.total_cmp(&a.score));
-    let abstains = threshold.map(|least| labels.first().is_none_or(|it| it.score < least));
-    labels.truncate(most.unwrap_or(usize::MAX));
-    Classified { labels, abstains }
 }

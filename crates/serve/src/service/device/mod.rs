@@ -51,13 +51,13 @@ use pkgtool_engine::runtime::process::sandbox::Sandbox;
 use pkgtool_engine::tensor::Tensor;
 use pkgtool_engine::{ByteSums, PortableReading};
 use pkgtool_media::MediaKind;
+use pkgtool_media::trained::ENCODER;
 use pkgtool_text::embedding::EmbeddingInput;
 use spoken::PreparedSpeech;
 use utterance::PreparedUtterance;
-use variants::{ENCODER, MethodEntry, Variants};
+use variants::{MethodEntry, Variants};
 use vectors::PreparedEmbeddings;
 
-pub use classifier::{ABSTENTION_FILE, LABELS_FILE};
 pub use embedding::{Embedded, Embedding, TextLimits};
 pub use takes::{InputDescription, MethodTakes};
 pub use trainable::{ContentKind, EncoderFiles};
@@ -528,7 +528,7 @@ fn describe(
         license: first.license,
         takes: takes.filter(|_| classifies.is_none_or(|it| !it.takes_texts)),
         embeds_texts: classifies.is_none() && entries.iter().any(MethodEntry::embeds),
-        labels: classifies.map_or_else(Vec::new, |it| it.labels.to_vec()),
+        labels: classifies.map_or_else(Vec::new, |it| it.labels.names.to_vec()),
         capabilities: first.capabilities,
         backends: each_once(entries, |entry| Some(entry.backend.name())),
         precisions,

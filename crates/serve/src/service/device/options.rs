@@ -4,16 +4,15 @@ use super::super::media::RecipeOption;
 use super::super::{CallError, Refusal, texts};
 use super::choice::ConfigChoice;
 use super::{Device, classifier};
+use pkgtool_media::trained::LabelWish;
 use pkgtool_text::embedding::EmbeddingOptions;
 
 /// Options of a predict config besides its choice.
 #[derive(Debug, Default)]
 pub(super) struct ConfigOptions {
     pub(super) embedding: EmbeddingOptions,
-    /// Maximum number of labels in an answer.
-    pub(super) most: Option<usize>,
-    /// Least probability of an answer of a trained classifier.
-    pub(super) threshold: Option<f32>,
+    /// What a trained classifier answers.
+    pub(super) labels: LabelWish,
     /// Values for a recipe.
     pub(super) recipe: Vec<RecipeOption>,
 }
@@ -52,8 +51,10 @@ impl Device {
         let values = values.map(|member| RecipeOption::of_json(member, "$.config"));
         let recipe = values.collect::<Result<_, _>>()?;
         let wishes = ConfigOptions {
-            most: most.transpose()?.flatten(),
-            threshold: threshold.transpose()?.flatten(),
+            labels: LabelWish {
+                most: most.transpose()?.flatten(),
+                threshold: threshold.transpose()?.flatten(),
+            },
             recipe,
             embedding: texts::options(&others)?,
         };

@@ -20,6 +20,7 @@ use pkgtool_engine::tensor::{Signature, input};
 use pkgtool_engine::{self as engine, Carrying, PortableReading};
 use pkgtool_media::diffusion::SCHEDULER_COMPONENT;
 use pkgtool_media::recipe::{CandidateModel, ModelRecipe};
+use pkgtool_media::trained::{ENCODER, HEAD};
 use pkgtool_model::{ModelInfo, OpenError, folder_size};
 use pkgtool_text::decoder::EmbeddedParts;
 
@@ -29,14 +30,8 @@ const PICTURE_EMBEDDING: &str = "image-embedding";
 /// Capability of packages that classify.
 const CLASSIFICATION: &str = "classification";
 
-/// Component that computes embeddings in a package that classifies.
-pub(super) const ENCODER: &str = "encoder";
-
 /// Component that is a tokenizer.
 const TOKENIZER: &str = "tokenizer";
-
-/// Component that computes label probabilities from embeddings.
-pub(super) const HEAD: &str = "head";
 
 /// One validated config of a package.
 #[derive(Debug, Clone)]

@@ -109,6 +109,7 @@ pub fn centroids(examples: Examples<'_>) -> Centroids {
             width,
             weights: means.iter().map(|it| (it * sharpness) as f32).collect(),
             intercepts: halves.iter().map(|it| (-it * sharpness) as f32).collect(),
+            multi_label: false,
         },
         without_each: without_each.mapv(|it| it as f32),
         loss: loss_at(sharpness),

@@ -8,6 +8,7 @@ use argmin::solver::quasinewton::LBFGS;
 
 use super::super::options::FitOptions;
 use super::loss::{Loss, LossAndGradient};
+use super::sets::{SetExamples, SetWeights};
 use super::{Classifier, Examples};
 
 /// Number of previous steps that L-BFGS estimates the curvature from.
@@ -49,11 +50,30 @@ pub fn fit(
     options: &FitOptions,
     goes_on: &dyn Fn(u64) -> bool,
 ) -> Result<Fitted, FitError> {
-    if !examples.vectors.iter().all(|number| number.is_finite()) {
+    minimize(Loss::new(examples, weights, l2), options, goes_on)
+}
+
+/// Fits a classifier to rows with sets of labels, as [`fit`].
+pub fn fit_sets(
+    examples: SetExamples<'_>,
+    weights: &SetWeights,
+    l2: f64,
+    options: &FitOptions,
+    goes_on: &dyn Fn(u64) -> bool,
+) -> Result<Fitted, FitError> {
+    minimize(Loss::of_sets(examples, weights, l2), options, goes_on)
+}
+
+fn minimize(
+    loss: Loss<'_>,
+    options: &FitOptions,
+    goes_on: &dyn Fn(u64) -> bool,
+) -> Result<Fitted, FitError> {
+    if !loss.is_finite() {
         return Err(FitError::NotFinite);
     }
     let search = LossSearch {
-        loss: Loss::new(examples, weights, l2),
+        loss,
         tolerance: options.tolerance,
         goes_on,
         seen: RefCell::default(),
@@ -89,25 +109,11 @@ pub fn fit(
         return Err(FitError::Failed("the loss is not finite".to_owned()));
     };
     Ok(Fitted {
-        classifier: classifier(examples, parameters),
+        classifier: search.loss.classifier(parameters),
         loss: *loss,
         evaluations: seen.evaluations,
         converged: seen.converged,
     })
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "weights are stored as binary32, like the other numbers of the model"
-)]
-fn classifier(examples: Examples<'_>, parameters: &[f64]) -> Classifier {
-    let (weights, intercepts) = parameters.split_at(examples.count * examples.width);
-    let narrow = |numbers: &[f64]| numbers.iter().map(|it| *it as f32).collect();
-    Classifier {
-        width: examples.width,
-        weights: narrow(weights),
-        intercepts: narrow(intercepts),
-    }
 }
 
 /// The minimization of a loss.

@@ -2,16 +2,19 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::sets::LabelSet;
+
 /// Quality metrics of a classifier.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
-    /// Fraction of the rows with the right prediction.
+    /// Fraction of the rows with the right prediction: with several labels, those where all are right.
     pub accuracy: f64,
     /// Mean of the labels' F1 scores.
     pub macro_f1: f64,
     /// Metrics per label, in the order of the matrix.
     pub labels: Vec<LabelMetrics>,
-    /// Number of rows by true label (row) and predicted label (column).
+    /// Number of rows by true label (row) and predicted label (column); empty with several labels per row.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub confusion_matrix: Vec<Vec<u64>>,
 }
 
@@ -67,28 +70,78 @@ impl Metrics {
         }
         let matrix = &confusion_matrix;
         let found: u64 = (0..count).map(|label| matrix[label][label]).sum();
-        let of_label = |label: usize| {
-            let support = matrix[label].iter().sum();
-            let taken = matrix.iter().map(|row| row[label]).sum();
-            let hits = matrix[label][label];
-            let (precision, recall) = (ratio(hits, taken), ratio(hits, support));
+        let counts = (0..count).map(|label| LabelCounts {
+            support: matrix[label].iter().sum(),
+            taken: matrix.iter().map(|row| row[label]).sum(),
+            hits: matrix[label][label],
+        });
+        let counts: Vec<LabelCounts> = counts.collect();
+        Self {
+            accuracy: ratio(found, labels.len() as u64),
+            ..Self::of_counts(names, &counts, confusion_matrix)
+        }
+    }
+
+    /// Computes the metrics from true sets of labels and predicted ones (`taken`). Sets are in ascending order.
+    pub fn of_sets(names: &[String], sets: &[LabelSet], taken: &[LabelSet]) -> Self {
+        let mut counts = vec![LabelCounts::default(); names.len()];
+        let mut right = 0;
+        for (set, taken) in sets.iter().zip(taken) {
+            right += u64::from(set == taken);
+            for label in set {
+                counts[*label].support += 1;
+                counts[*label].hits += u64::from(taken.binary_search(label).is_ok());
+            }
+            for label in taken {
+                counts[*label].taken += 1;
+            }
+        }
+        Self {
+            accuracy: ratio(right, sets.len() as u64),
+            ..Self::of_counts(names, &counts, Vec::new())
+        }
+    }
+
+    /// Computes all but the accuracy.
+    fn of_counts(
+        names: &[String],
+        counts: &[LabelCounts],
+        confusion_matrix: Vec<Vec<u64>>,
+    ) -> Self {
+        let labels = names.iter().zip(counts).map(|(name, counts)| {
+            let LabelCounts {
+                support,
+                taken,
+                hits,
+            } = *counts;
             LabelMetrics {
-                label: names[label].clone(),
-                precision,
-                recall,
+                label: name.clone(),
+                precision: ratio(hits, taken),
+                recall: ratio(hits, support),
                 f1: ratio(2 * hits, support + taken),
                 support,
             }
-        };
-        let labels_of: Vec<LabelMetrics> = (0..count).map(of_label).collect();
-        let sum: f64 = labels_of.iter().map(|it| it.f1).sum();
+        });
+        let labels: Vec<LabelMetrics> = labels.collect();
+        let sum: f64 = labels.iter().map(|it| it.f1).sum();
         Self {
-            accuracy: ratio(found, labels.len() as u64),
-            macro_f1: sum / ratio_of(count),
-            labels: labels_of,
+            accuracy: 0.0,
+            macro_f1: sum / ratio_of(names.len()),
+            labels,
             confusion_matrix,
         }
     }
+}
+
+/// Numbers of rows of a label.
+#[derive(Debug, Clone, Copy, Default)]
+struct LabelCounts {
+    /// Rows with the label.
+    support: u64,
+    /// Rows that are predicted to have it.
+    taken: u64,
+    /// Rows of both kinds.
+    hits: u64,
 }
 
 #[expect(clippy::cast_precision_loss, reason = "row counts are far below 2^53")]
@@ -127,5 +180,21 @@ mod tests {
         close(metrics.labels[1].recall, 1.0);
         close(metrics.labels[2].f1, 0.0);
         assert_eq!(metrics.labels[2].support, 1);
+    }
+
+    #[test]
+    fn sets_are_counted_label_by_label() {
+        let names = ["a", "b", "c"].map(str::to_owned);
+        let sets = [vec![0, 1], vec![0], vec![], vec![2]];
+        let taken = [vec![0], vec![0], vec![1], vec![2]];
+        let metrics = Metrics::of_sets(&names, &sets, &taken);
+        // Equals scikit-learn's `accuracy_score` and `f1_score(average="macro", zero_division=0)`.
+        assert!((metrics.accuracy - 0.5).abs() < 1e-12);
+        assert!((metrics.macro_f1 - 2.0 / 3.0).abs() < 1e-12, "{metrics:?}");
+        assert!(metrics.confusion_matrix.is_empty());
+        assert_eq!(
+            (metrics.labels[0].support, metrics.labels[1].support),
+            (2, 1)
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! A linear classifier on embedding vectors: multinomial logistic regression.
+//! A linear classifier on embedding vectors: multinomial logistic regression, or one regression per label for rows with
+//! several labels.
 //!
 //! Invariant: the same rows, options and seed give bit-identical weights on any number of threads.
 
@@ -8,15 +9,17 @@ mod fit;
 mod folds;
 mod loss;
 mod metrics;
+mod sets;
 mod split;
 
 use ndarray::{Array2, ArrayView1, ArrayView2, NdFloat};
 
 pub use centroids::{Centroids, centroids};
-pub use choose::{ChosenPenalty, DEFAULT_L2, MAX_TRIAL_ROWS, choose, trial_options};
-pub use fit::{FitError, Fitted, fit};
+pub use choose::{ChosenPenalty, MAX_TRIAL_ROWS, choose, choose_for_sets, trial_options};
+pub use fit::{FitError, Fitted, fit, fit_sets};
 pub use folds::cross_validate;
 pub use metrics::{LabelMetrics, Metrics};
+pub use sets::{LabelSet, SetExamples, SetSubset, SetWeights, above, split_sets};
 pub use split::{DatasetSplit, split};
 
 /// Vectors with their labels.
@@ -41,6 +44,8 @@ pub struct Classifier {
     pub weights: Vec<f32>,
     /// One number per label.
     pub intercepts: Vec<f32>,
+    /// True if a row may have several labels: each label has a probability of its own.
+    pub multi_label: bool,
 }
 
 impl<'a> Examples<'a> {
@@ -102,8 +107,8 @@ pub fn best_label(scores: &ArrayView1<'_, f32>) -> usize {
 }
 
 impl Classifier {
-    /// Returns the probability of each label for each vector: `rows × labels`, with rows that sum
-    /// to 1.
+    /// Returns the probability of each label for each vector: `rows × labels`. With one label per row, the
+    /// probabilities of a row sum to 1.
     ///
     /// # Panics
     /// Panics if the length of `vectors` is not a multiple of the width.
@@ -119,7 +124,11 @@ impl Classifier {
                 *score += intercept;
             }
         }
-        to_probabilities(&mut scores);
+        if self.multi_label {
+            scores.mapv_inplace(|score| 1.0 / (1.0 + (-score).exp()));
+        } else {
+            to_probabilities(&mut scores);
+        }
         scores
     }
 

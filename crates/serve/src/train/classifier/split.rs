@@ -36,13 +36,14 @@ pub fn split(labels: &[u32], count: usize, fraction: f64, seed: u64) -> DatasetS
     split
 }
 
+/// Returns the number of validation rows of a label with this many rows.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     clippy::cast_precision_loss,
     reason = "a fraction of the number of rows, which fit into memory"
 )]
-fn validation_row_count(rows: usize, fraction: f64) -> usize {
+pub(super) fn validation_row_count(rows: usize, fraction: f64) -> usize {
     ((rows as f64 * fraction).round() as usize).min(rows.saturating_sub(1))
 }
 

@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 
-use super::rows::{DatasetFault, RowError, Rows};
+use super::row::{DatasetFault, DatasetRow};
+use super::rows::{RowError, Rows};
 use super::{ContentKind, DatasetLimits, DatasetSummary, MAX_LABELS};
 
 /// Maximum number of reported faults.
@@ -41,19 +42,20 @@ pub fn check(reader: impl Read, bounds: DatasetLimits) -> Result<DatasetSummary,
     let format = rows.format();
     for row in rows {
         match row {
-            Ok(row) => check.add_row(row.line, row.holds, row.label),
+            Ok(row) => check.add_row(row),
             Err(error) => check.add_error(error)?,
         }
     }
     if check.faults.is_empty() {
-        check.faults.extend(label_fault(&check.labels, check.rows));
+        check.faults.extend(check.label_fault());
     }
-    match check.holds {
-        Some((_, holds)) if check.faults.is_empty() => Ok(DatasetSummary {
+    match check.first {
+        Some(first) if check.faults.is_empty() => Ok(DatasetSummary {
             format,
-            holds,
+            holds: first.holds,
             rows: check.rows,
             labels: check.labels,
+            multi_label: first.is_several,
         }),
         _ => Err(check.rejected()),
     }
@@ -64,36 +66,70 @@ pub fn check(reader: impl Read, bounds: DatasetLimits) -> Result<DatasetSummary,
 struct Check {
     rows: u64,
     labels: BTreeMap<String, u64>,
-    /// Line and content kind of the first row.
-    holds: Option<(u64, ContentKind)>,
+    first: Option<FirstRow>,
     faults: Vec<DatasetFault>,
     more: u64,
 }
 
+/// The kind of the first row, which all rows have.
+#[derive(Clone, Copy)]
+struct FirstRow {
+    line: u64,
+    holds: ContentKind,
+    is_several: bool,
+    labels_key: &'static str,
+}
+
 impl Check {
-    fn add_row(&mut self, line: u64, holds: ContentKind, label: String) {
-        let (first, known) = *self.holds.get_or_insert((line, holds));
-        if known != holds {
+    fn add_row(&mut self, row: DatasetRow) {
+        let DatasetRow {
+            line,
+            holds,
+            labels,
+            ..
+        } = row;
+        let first = *self.first.get_or_insert(FirstRow {
+            line,
+            holds,
+            is_several: labels.is_several(),
+            labels_key: labels.key(),
+        });
+        let start = first.line;
+        if first.holds != holds {
             self.add(DatasetFault::at(
                 line,
                 format!(
-                    "has `{}`, but line {first} has `{}`; a dataset contains either texts or pictures",
+                    "has `{}`, but line {start} has `{}`; a dataset contains either texts or pictures",
                     holds.key(),
-                    known.key()
+                    first.holds.key()
+                ),
+            ));
+            return;
+        }
+        if first.is_several != labels.is_several() {
+            self.add(DatasetFault::at(
+                line,
+                format!(
+                    "has `{}`, but line {start} has `{}`; use the same key in all rows",
+                    labels.key(),
+                    first.labels_key
                 ),
             ));
             return;
         }
         self.rows += 1;
-        if let Some(count) = self.labels.get_mut(&label) {
-            *count += 1;
-        } else if self.labels.len() < MAX_LABELS {
-            self.labels.insert(label, 1);
-        } else {
-            self.add(DatasetFault::at(
-                line,
-                format!("exceeds the limit of {MAX_LABELS} labels"),
-            ));
+        for label in labels.all() {
+            if let Some(count) = self.labels.get_mut(label) {
+                *count += 1;
+            } else if self.labels.len() < MAX_LABELS {
+                self.labels.insert(label.clone(), 1);
+            } else {
+                self.add(DatasetFault::at(
+                    line,
+                    format!("exceeds the limit of {MAX_LABELS} labels"),
+                ));
+                return;
+            }
         }
     }
 
@@ -103,6 +139,41 @@ impl Check {
             RowError::Read(error) => return Err(DatasetError::Read(error)),
         }
         Ok(())
+    }
+
+    /// Checks the dataset as a whole: a classifier needs several rows and at least two labels. With several labels per
+    /// row, it needs one that some rows have and others lack.
+    fn label_fault(&self) -> Option<DatasetFault> {
+        let rows = self.rows;
+        let is_several = self.first.is_some_and(|first| first.is_several);
+        let reason = match rows {
+            0 => {
+                "the dataset is empty: expected JSON lines such as {\"text\": \"…\", \"label\": \"…\"}, or \
+                 CSV with the columns `text` and `label`"
+                    .to_owned()
+            }
+            1 => "the dataset has only one row; a classifier needs rows with at least two labels"
+                .to_owned(),
+            _ if is_several && self.labels.is_empty() => {
+                "all `labels` are empty; a classifier needs at least one label".to_owned()
+            }
+            _ if is_several => {
+                let mut labels = self.labels.iter();
+                let (label, _) = labels.find(|(_, count)| **count == rows)?;
+                format!(
+                    "all {rows} rows have the label `{label}`; a classifier needs rows without it, or remove the label"
+                )
+            }
+            _ if self.labels.len() == 1 => {
+                let label = self.labels.keys().next().map_or("", String::as_str);
+                format!(
+                    "all {rows} rows have the label `{label}`; a classifier needs rows with at least \
+                     two labels"
+                )
+            }
+            _ => return None,
+        };
+        Some(DatasetFault::of_dataset(reason))
     }
 
     fn add(&mut self, fault: DatasetFault) {
@@ -118,27 +189,6 @@ impl Check {
             faults: self.faults,
             more: self.more,
         }
-    }
-}
-
-/// Checks the dataset as a whole: it needs several rows and at least two labels.
-fn label_fault(labels: &BTreeMap<String, u64>, rows: u64) -> Option<DatasetFault> {
-    match (rows, labels.len()) {
-        (0, _) => Some(DatasetFault::of_dataset(
-            "the dataset is empty: expected JSON lines such as {\"text\": \"…\", \"label\": \"…\"}, or \
-             CSV with the columns `text` and `label`",
-        )),
-        (1, _) => Some(DatasetFault::of_dataset(
-            "the dataset has only one row; a classifier needs rows with at least two labels",
-        )),
-        (rows, 1) => {
-            let label = labels.keys().next().map_or("", String::as_str);
-            Some(DatasetFault::of_dataset(format!(
-                "all {rows} rows have the label `{label}`; a classifier needs rows with at least \
-                 two labels"
-            )))
-        }
-        _ => None,
     }
 }
 

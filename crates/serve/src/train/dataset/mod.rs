@@ -1,12 +1,14 @@
 //! Datasets: texts or pictures with labels, as JSON lines or CSV.
 //!
 //! A row of JSON lines is `{"text": "…", "label": "…"}` or `{"image_base64": "…", "label": "…"}`. A
-//! row of CSV is a record below a header with these names. Other keys and columns are ignored.
+//! row of CSV is a record below a header with these names. `labels` in place of `label` is a list, in CSV separated
+//! by `|`. Other keys and columns are ignored.
 //! Invariant: for any input, reading takes no more memory than [`DatasetLimits`] allow, and faults are
 //! reported with their line.
 
 mod check;
 mod pieces;
+mod row;
 mod rows;
 
 use std::collections::BTreeMap;
@@ -17,7 +19,8 @@ pub use crate::service::ContentKind;
 
 pub use check::{DatasetError, check};
 pub use pieces::{ChecksumReader, PieceReader, pieces};
-pub use rows::{DatasetFault, DatasetRow, RowError, Rows};
+pub use row::{DatasetFault, DatasetRow, RowLabels};
+pub use rows::{RowError, Rows};
 
 /// File format of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +54,9 @@ pub struct DatasetSummary {
     pub rows: u64,
     /// Number of rows per label.
     pub labels: BTreeMap<String, u64>,
+    /// True if a row may have several labels.
+    #[serde(default)]
+    pub multi_label: bool,
 }
 
 /// Maximum number of labels. Each label is a row of the classifier's weights.

@@ -3,40 +3,17 @@
 //! Invariant: at most one row is in memory, and at most the allowed size of a row that is too long.
 
 use std::cell::Cell;
-use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
 use std::rc::Rc;
 
-use serde_json::value::RawValue;
-
-use super::{ContentKind, DatasetFormat, DatasetLimits, MAX_LABEL_BYTES};
+use super::row::{
+    Columns, DatasetFault, DatasetRow, LABEL_KEY, LABELS_KEY, parse_line, parse_record,
+};
+use super::{ContentKind, DatasetFormat, DatasetLimits};
 use crate::service::json;
-use pkgtool_text::embedding::MAX_TEXT_BYTES;
 
 /// Size of one read, in bytes.
 const READ_BYTES: usize = 64 << 10;
-
-/// A row.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DatasetRow {
-    /// The line where it begins, starting at 1.
-    pub line: u64,
-    /// The kind of its content.
-    pub holds: ContentKind,
-    /// The text, or the picture as base64.
-    pub content: String,
-    /// Its label.
-    pub label: String,
-}
-
-/// A fault in a dataset.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DatasetFault {
-    /// The line, starting at 1; `None` if the fault concerns the whole dataset.
-    pub line: Option<u64>,
-    /// The message: expected, found and remedy.
-    pub reason: String,
-}
 
 /// Errors of reading a row.
 #[derive(Debug)]
@@ -74,15 +51,6 @@ enum RowSource<R> {
     },
 }
 
-/// Indices of the columns.
-#[derive(Debug, Clone, Copy)]
-struct Columns {
-    holds: ContentKind,
-    content: usize,
-    label: usize,
-    count: usize,
-}
-
 /// Bytes read so far, and the limit for the current row.
 #[derive(Debug, Default)]
 struct ReadPosition {
@@ -104,33 +72,6 @@ struct Bounded<R> {
     inner: R,
     bytes: u64,
     place: Rc<ReadPosition>,
-}
-
-impl fmt::Display for DatasetFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            Some(line) => write!(f, "line {line}: {}", self.reason),
-            None => f.write_str(&self.reason),
-        }
-    }
-}
-
-impl DatasetFault {
-    /// Creates a fault of a line.
-    pub(super) fn at(line: u64, reason: impl Into<String>) -> Self {
-        Self {
-            line: Some(line),
-            reason: reason.into(),
-        }
-    }
-
-    /// Creates a fault of the whole dataset.
-    pub(super) fn of_dataset(reason: impl Into<String>) -> Self {
-        Self {
-            line: None,
-            reason: reason.into(),
-        }
-    }
 }
 
 impl<R: Read> Read for Bounded<R> {
@@ -344,114 +285,6 @@ fn next_line<R: Read>(
     }
 }
 
-fn parse_line(
-    bytes: &[u8],
-    line: u64,
-    labels: &mut Option<&'static str>,
-) -> Result<DatasetRow, DatasetFault> {
-    let text = utf8(bytes, line)?;
-    if text.trim_start().starts_with('[') {
-        let reason = "unexpected array: expected one JSON object per line, without brackets \
-                      and commas around them";
-        return Err(DatasetFault::at(line, reason));
-    }
-    let members = json::members(text.trim(), "$");
-    let members = members.map_err(|refusal| DatasetFault::at(line, refusal.message))?;
-    let member = |key: &str| members.iter().find(|(known, _)| known == key);
-    let content = match (member("text"), member("image_base64")) {
-        (Some((_, text)), None) => (ContentKind::Text, text),
-        (None, Some((_, image))) => (ContentKind::Image, image),
-        (Some(_), Some(_)) => {
-            return Err(DatasetFault::at(
-                line,
-                "has both `text` and `image_base64`; expected one of them",
-            ));
-        }
-        (None, None) => {
-            return Err(DatasetFault::at(
-                line,
-                "has neither `text` nor `image_base64`",
-            ));
-        }
-    };
-    let (holds, content) = content;
-    let content = string(content, holds.key(), line)?;
-    let Some((_, label)) = member("label") else {
-        return Err(DatasetFault::at(line, "has no `label`"));
-    };
-    let (kind, label) = parse_label(label, line)?;
-    match *labels {
-        Some(known) if known != kind => {
-            let reason = format!(
-                "`label` is {kind}, but {known} in the rows before; use the same type for all labels"
-            );
-            return Err(DatasetFault::at(line, reason));
-        }
-        _ => *labels = Some(kind),
-    }
-    validated(DatasetRow {
-        line,
-        holds,
-        content,
-        label,
-    })
-}
-
-fn string(value: &RawValue, key: &str, line: u64) -> Result<String, DatasetFault> {
-    let text = json::string(value, key);
-    let text =
-        text.map_err(|refusal| DatasetFault::at(line, format!("`{key}`: {}", refusal.message)))?;
-    Ok(text.into_owned())
-}
-
-/// Returns the JSON type of a label and its text.
-fn parse_label(value: &RawValue, line: u64) -> Result<(&'static str, String), DatasetFault> {
-    let written = value.get();
-    match json::kind(written) {
-        "a number" if written.parse::<i64>().is_ok() => Ok(("a number", written.to_owned())),
-        "a boolean" => Ok(("a boolean", written.to_owned())),
-        "a string" => Ok(("a string", string(value, "label", line)?)),
-        kind => {
-            let reason =
-                format!("`label` is {kind}; expected a string, a whole number or a boolean");
-            Err(DatasetFault::at(line, reason))
-        }
-    }
-}
-
-/// Checks that apply to rows of both formats.
-fn validated(row: DatasetRow) -> Result<DatasetRow, DatasetFault> {
-    let fault = |reason: String| Err(DatasetFault::at(row.line, reason));
-    let key = row.holds.key();
-    if row.content.trim().is_empty() {
-        return fault(format!("`{key}` is empty"));
-    }
-    if row.holds == ContentKind::Text && row.content.len() > MAX_TEXT_BYTES {
-        let bytes = row.content.len();
-        return fault(format!(
-            "`text` has {bytes} bytes, more than the limit of {MAX_TEXT_BYTES}"
-        ));
-    }
-    if row.label.trim().is_empty() {
-        return fault("`label` is empty".to_owned());
-    }
-    if row.label.len() > MAX_LABEL_BYTES || row.label.chars().any(char::is_control) {
-        let shown = json::shown(&row.label);
-        return fault(format!(
-            "`label` is {shown}; expected at most {MAX_LABEL_BYTES} bytes without control characters"
-        ));
-    }
-    Ok(row)
-}
-
-fn utf8(bytes: &[u8], line: u64) -> Result<&str, DatasetFault> {
-    std::str::from_utf8(bytes).map_err(|error| {
-        let at = error.valid_up_to() + 1;
-        let reason = format!("byte {at} of the row is invalid UTF-8; save the file as UTF-8");
-        DatasetFault::at(line, reason)
-    })
-}
-
 /// Returns whether the first line ends with CR LF.
 fn ends_with_return(start: &[u8]) -> bool {
     let end = start.iter().position(|byte| *byte == b'\n');
@@ -496,7 +329,7 @@ fn records<R: Read>(
         }
         Ok(first)
     };
-    let (text, image, label) = (find("text")?, find("image_base64")?, find("label")?);
+    let (text, image) = (find("text")?, find("image_base64")?);
     let (holds, content) = match (text, image) {
         (Some(place), None) => (ContentKind::Text, place),
         (None, Some(place)) => (ContentKind::Image, place),
@@ -508,21 +341,31 @@ fn records<R: Read>(
         (None, None) => {
             return wrong(format!(
                 "unsupported format: expected JSON lines or a CSV header with the columns `text` (or \
-                 `image_base64`) and `label`, got {}",
+                 `image_base64`) and `label` (or `labels`), got {}",
                 json::shown(&names.join(","))
             ));
         }
     };
-    let Some(label) = label else {
-        return wrong(format!(
-            "the header lacks the column `label`, got {}",
-            json::shown(&names.join(","))
-        ));
+    let (labels, is_several) = match (find(LABEL_KEY)?, find(LABELS_KEY)?) {
+        (Some(place), None) => (place, false),
+        (None, Some(place)) => (place, true),
+        (Some(_), Some(_)) => {
+            return wrong(
+                "the header has both `label` and `labels`; expected one of them".to_owned(),
+            );
+        }
+        (None, None) => {
+            return wrong(format!(
+                "the header lacks the column `label` (or `labels`), got {}",
+                json::shown(&names.join(","))
+            ));
+        }
     };
     let columns = Columns {
         holds,
         content,
-        label,
+        labels,
+        is_several,
         count: record.len(),
     };
     Ok(RowSource::Records {
@@ -559,26 +402,4 @@ fn next_record<R: Read>(
             ))),
         },
     }
-}
-
-fn parse_record(
-    record: &csv::ByteRecord,
-    line: u64,
-    columns: Columns,
-) -> Result<DatasetRow, DatasetFault> {
-    if record.len() != columns.count {
-        let (found, expected) = (record.len(), columns.count);
-        let reason = format!(
-            "has {found} fields, but the header has {expected}; put texts with commas, quotes or line breaks \
-             in double quotes"
-        );
-        return Err(DatasetFault::at(line, reason));
-    }
-    let field = |place: usize| utf8(record.get(place).unwrap_or_default(), line);
-    validated(DatasetRow {
-        line,
-        holds: columns.holds,
-        content: field(columns.content)?.to_owned(),
-        label: field(columns.label)?.to_owned(),
-    })
 }

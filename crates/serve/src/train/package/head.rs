@@ -12,13 +12,17 @@ const INPUT: &str = "embedding";
 const OUTPUT: &str = "probabilities";
 
 /// Returns the ONNX model `float32[n, width]` to `float32[n, labels]`: `Softmax(embedding ·
-/// weightsᵀ + intercepts)`.
+/// weightsᵀ + intercepts)`, or `Sigmoid` for several labels.
 pub(super) fn onnx(classifier: &Classifier) -> Vec<u8> {
     let (width, labels) = (classifier.width as u64, classifier.intercepts.len() as u64);
     let inputs = [INPUT, "weights", "intercepts"];
     let nodes = [
         node("Gemm", &inputs, "scores", &[("transB", 1)]),
-        node("Softmax", &["scores"], OUTPUT, &[("axis", 1)]),
+        if classifier.multi_label {
+            node("Sigmoid", &["scores"], OUTPUT, &[])
+        } else {
+            node("Softmax", &["scores"], OUTPUT, &[("axis", 1)])
+        },
     ];
     let weights = [
         stored("weights", &[labels, width], &classifier.weights),

@@ -15,12 +15,12 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::advice::Abstention;
 use super::classifier::Classifier;
 use super::digest::hex_prefix;
 use crate::database::sync_tree;
-use crate::service::{ABSTENTION_FILE, EncoderFiles, LABELS_FILE};
+use crate::service::EncoderFiles;
 use pkgtool_base::package::{PrecisionList, config, precision};
+use pkgtool_media::trained::{DECISION_FILE, ENCODER, HEAD, LABELS_FILE, LabelDecision};
 
 pub(super) use publish::publish;
 
@@ -48,8 +48,8 @@ pub(super) struct PackageContents<'a> {
     pub(super) training: &'a Value,
     /// A page about the training.
     pub(super) report: &'a str,
-    /// When the classifier does not answer.
-    pub(super) abstention: Option<Abstention>,
+    /// How probabilities become an answer, if not by the greatest one alone.
+    pub(super) decision: Option<LabelDecision>,
 }
 
 /// Returns the model token for a service's package. Tokens cannot contain `-`.
@@ -94,8 +94,8 @@ impl PackageContents<'_> {
         write_json(&into.join(LABELS_FILE), &json!(self.labels))?;
         write_json(&into.join(TRAINING_FILE), self.training)?;
         write(&into.join(REPORT_FILE), self.report.as_bytes())?;
-        if let Some(abstention) = &self.abstention {
-            write_json(&into.join(ABSTENTION_FILE), &json!(abstention))?;
+        if let Some(decision) = &self.decision {
+            write_json(&into.join(DECISION_FILE), &json!(decision))?;
         }
         let config = self.config((&encoder_name, &head_name), size);
         write_json(&models.join(config::FILE_NAME), &config)?;
@@ -194,13 +194,13 @@ impl PackageContents<'_> {
                 config["tokenizer_config"] = json!("../tokenizer_config.json");
             }
         }
-        let mut methods = json!({ "head": head::methods(self.classifier) });
+        let mut methods = json!({ HEAD: head::methods(self.classifier) });
         if let Some(declared) = self.declared_methods() {
-            methods["encoder"] = declared;
+            methods[ENCODER] = declared;
         }
         config["variants"] = json!([{
             "precision": self.encoder.precision,
-            "components": {"encoder": encoder, "head": head},
+            "components": {ENCODER: encoder, HEAD: head},
             "size_bytes": size,
             "methods": methods,
         }]);

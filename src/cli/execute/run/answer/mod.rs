@@ -1,5 +1,6 @@
 //! `pkgtool run PACKAGE photo.jpg`: an answer by a recipe, in place of tensors.
 
+pub(super) mod labels;
 mod text;
 
 use std::fs;

@@ -224,7 +224,7 @@ fn source(out: &mut String, source: &str) -> std::fmt::Result {
     writeln!(out, "labels: {}", defuse_line(source))
 }
 
-fn percent(share: f64) -> String {
+pub(super) fn percent(share: f64) -> String {
     format!("{:.1}%", share * 100.0)
 }
 
@@ -233,6 +233,6 @@ fn percent(share: f64) -> String {
     clippy::cast_sign_loss,
     reason = "a bar is short"
 )]
-fn bar(share: f64) -> String {
+pub(super) fn bar(share: f64) -> String {
     "█".repeat((share.clamp(0.0, 1.0) * BAR_WIDTH).round() as usize)
 }
