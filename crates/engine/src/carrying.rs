@@ -218,6 +218,7 @@ mod tests {
             dtype,
             dims: Some(dims.iter().map(dim).collect()),
             fixed: None,
+            pixels: None,
         }
     }
 

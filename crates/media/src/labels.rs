@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use pkgtool_base::source::FileSource;
-use pkgtool_model::{ModelInfo, onnx};
+use pkgtool_model::{Method, ModelInfo, ValueKind, coreml, onnx};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
@@ -116,7 +116,8 @@ impl Labels {
         Ok(Self::listed(names, format!("{file} of the package")))
     }
 
-    /// Returns the labels in the metadata of an ONNX model: `names` (Ultralytics) or `character` (Paddle).
+    /// Returns the labels in an ONNX model's metadata, `names` (Ultralytics) or `character` (Paddle), or those of a
+    /// Core ML classifier.
     fn of_metadata(model: &Path, info: &ModelInfo) -> Result<Option<Self>, String> {
         let has = |key: &str| {
             let name = format!("property {key}");
@@ -136,6 +137,13 @@ impl Labels {
             if let Some(names) = names {
                 let source = format!("metadata `{key}` of the model");
                 return Ok(Some(Self::listed(names, source)));
+            }
+        }
+        for method in info.methods.iter().filter(|it| classifies(it)) {
+            let names = coreml::class_labels(model, &method.name);
+            let names = names.map_err(|error| format!("{}: {error}", model.display()))?;
+            if let Some(names) = names {
+                return Ok(Some(Self::listed(names, "the model's labels")));
             }
         }
         Ok(None)
@@ -172,6 +180,12 @@ impl Labels {
         set.source = format!("built-in set `{name}`, guessed from {count} {what}");
         Some(set)
     }
+}
+
+/// Returns whether a method gives the probabilities of labels that its model names.
+fn classifies(method: &Method) -> bool {
+    let mut outputs = method.outputs.iter();
+    outputs.any(|it| matches!(it.kind, ValueKind::ClassScores { .. }))
 }
 
 fn of_json(json: &Json) -> Option<Vec<String>> {

@@ -103,6 +103,15 @@ pub enum ValueKind {
     None,
     /// Any other type, by its name: `int_list`, `tensor_list`, `sequence`, `map`, …
     Other(String),
+    /// The most likely label of a classifier, as text or number.
+    ClassLabel(String),
+    /// The probabilities of a classifier's labels.
+    ClassScores {
+        /// The type's name.
+        name: String,
+        /// Number of labels.
+        count: u64,
+    },
 }
 
 /// The dtype and shape of a tensor.
@@ -160,6 +169,45 @@ pub enum ElementType {
     Known(DType),
     /// A type that a config cannot express, by its name (`uint16`, `qint8`, `string`, …).
     Other(String),
+    /// Pixels of a picture.
+    Pixels(Box<PictureInput>),
+}
+
+/// A picture as an input of a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PictureInput {
+    /// Its description, for people.
+    pub name: String,
+    /// Its colours.
+    pub colours: PixelColours,
+    /// Dtype of the tensor that the model computes with. Its values are 0 to 255.
+    pub dtype: DType,
+    /// Its usual width, in pixels.
+    pub width: u64,
+    /// Its usual height, in pixels.
+    pub height: u64,
+}
+
+/// The colours of a picture's pixels, in the order of the channels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PixelColours {
+    /// Brightness alone.
+    Grey,
+    /// Red, green, blue.
+    Rgb,
+    /// Blue, green, red.
+    Bgr,
+}
+
+impl PixelColours {
+    /// Returns the number of channels.
+    pub fn channels(self) -> u64 {
+        match self {
+            Self::Grey => 1,
+            Self::Rgb | Self::Bgr => 3,
+        }
+    }
 }
 
 /// An area of the file.
@@ -202,6 +250,7 @@ impl ElementType {
         match self {
             Self::Known(dtype) => dtype.name(),
             Self::Other(name) => name,
+            Self::Pixels(picture) => &picture.name,
         }
     }
 
@@ -285,7 +334,7 @@ impl ValueKind {
             Self::Bool(_) => "bool",
             Self::String(_) => "string",
             Self::None => "none",
-            Self::Other(name) => name,
+            Self::Other(name) | Self::ClassLabel(name) | Self::ClassScores { name, .. } => name,
         }
     }
 }

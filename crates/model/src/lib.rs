@@ -30,7 +30,7 @@ pub use external::ExternalDataError;
 pub use format::{ModelError, ModelFormat};
 pub use info::{
     Delegate, Dim, Dynamism, ElementType, ExternalData, Method, ModelInfo, ModelValue, NamedData,
-    Segment, TensorInfo, ValueKind,
+    PictureInput, PixelColours, Segment, TensorInfo, ValueKind,
 };
 pub use open::{OpenError, open};
 pub use recognise::{FORMATS, format_of, inspect, inspect_at};

@@ -106,7 +106,10 @@ fn value_json(value: &ModelValue) -> Json {
         ValueKind::Double(number) => json!({ "kind": "double", "value": number }),
         ValueKind::Bool(truth) => json!({ "kind": "bool", "value": truth }),
         ValueKind::String(text) => json!({ "kind": "string", "value": text }),
-        ValueKind::None | ValueKind::Other(_) => json!({ "kind": value.kind.name() }),
+        ValueKind::None
+        | ValueKind::Other(_)
+        | ValueKind::ClassLabel(_)
+        | ValueKind::ClassScores { .. } => json!({ "kind": value.kind.name() }),
     };
     if let Some(name) = &value.name {
         put_first(&mut json, "name", name);

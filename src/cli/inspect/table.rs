@@ -192,7 +192,10 @@ fn value_text(value: &ModelValue) -> String {
         ValueKind::Double(number) => format!("double {number}"),
         ValueKind::Bool(truth) => format!("bool {truth}"),
         ValueKind::String(content) => format!("string {content:?}"),
-        ValueKind::None | ValueKind::Other(_) => value.kind.name().to_owned(),
+        ValueKind::ClassScores { name, count } => format!("{name} of {count} labels"),
+        ValueKind::None | ValueKind::Other(_) | ValueKind::ClassLabel(_) => {
+            value.kind.name().to_owned()
+        }
     }
 }
 

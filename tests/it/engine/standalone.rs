@@ -142,10 +142,6 @@ fn what_is_no_program_is_refused_by_name() {
             "pipeline.mlmodel",
             "kind pipeline (`pipeline::neuralNetwork`) is not an ML Program",
         ),
-        (
-            "classifier.mlpackage",
-            "Core ML operations not implemented: `classify`; Core ML runs them, on Apple's systems",
-        ),
     ] {
         let error = refusal(file);
         assert!(matches!(error, EngineError::Unsupported { .. }), "{error}");

@@ -10,6 +10,7 @@ pub(crate) fn spec(name: &str, dtype: DType, dims: Option<Vec<Dim>>) -> TensorSp
         dtype,
         dims,
         fixed: None,
+        pixels: None,
     }
 }
 

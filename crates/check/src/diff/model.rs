@@ -161,8 +161,7 @@ fn value(method: &Method) -> String {
         ValueKind::Double(value) => value.to_string(),
         ValueKind::Bool(value) => value.to_string(),
         ValueKind::String(text) => format!("{text:?}"),
-        ValueKind::None => "none".to_owned(),
-        ValueKind::Other(kind) => kind.clone(),
+        other => other.name().to_owned(),
     });
     values.collect::<Vec<_>>().join(", ")
 }

@@ -141,6 +141,7 @@ mod tests {
                 dtype,
                 dims: None,
                 fixed: None,
+                pixels: None,
             };
             match to_tract(&tensor) {
                 Ok(given) => assert_eq!(from_tract(given.into_tvalue(), &spec), Ok(tensor)),
@@ -157,6 +158,7 @@ mod tests {
             dtype: DType::Float64,
             dims: None,
             fixed: None,
+            pixels: None,
         };
         let given = to_tract(&tensor).expect("float32 is there");
         let failure = from_tract(given.into_tvalue(), &spec).expect_err("not it");

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::DType;
 use pkgtool_base::package::{DeclaredTensor, MethodSignature};
-use pkgtool_model::{Dim, Method, ModelValue, ValueKind};
+use pkgtool_model::{Dim, ElementType, Method, ModelValue, PixelColours, TensorInfo, ValueKind};
 
 /// Inputs and outputs of one method.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +35,9 @@ pub struct TensorSpec {
     /// Its only possible value, as JSON: a number that is fixed in the exported model.
     #[serde(default)]
     pub fixed: Option<String>,
+    /// The colours of a picture with values of 0 to 255, if the model describes the input as one.
+    #[serde(default)]
+    pub pixels: Option<PixelColours>,
 }
 
 /// `float32[1, -1 (up to 16)]`: dtype and shape.
@@ -71,10 +74,13 @@ impl Signature {
         let specs =
             |side: &'static str, values: &[ModelValue], declared: Option<&Vec<DeclaredTensor>>| {
                 let declared = declared.filter(|declared| declared.len() == values.len());
-                // Values without a type (`None` arguments) are skipped.
+                // Values without a type (`None` arguments) are skipped, and labels, which follow from probabilities.
+                let is_skipped = |value: &ModelValue| {
+                    matches!(value.kind, ValueKind::None | ValueKind::ClassLabel(_))
+                };
                 let values = values.iter().enumerate();
                 values
-                    .filter(|(_, value)| value.kind != ValueKind::None)
+                    .filter(|(_, value)| !is_skipped(value))
                     .map(|(index, value)| {
                         let declared = declared.map(|declared| &declared[index]);
                         spec(value, side, index, declared).ok_or_else(|| SignatureError {
@@ -114,17 +120,44 @@ fn spec(
         dtype,
         dims: Some(Vec::new()),
         fixed: (side == "input").then(|| value.to_string()),
+        pixels: None,
     };
     match &value.kind {
         ValueKind::Int(value) => Some(number(DType::Int64, value)),
         ValueKind::Double(value) => Some(number(DType::Float64, value)),
         ValueKind::Bool(value) => Some(number(DType::Bool, value)),
+        ValueKind::ClassScores { count, .. } => Some(TensorSpec {
+            name,
+            dtype: DType::Float32,
+            dims: Some(vec![Dim::Fixed(1), Dim::Fixed(*count)]),
+            fixed: None,
+            pixels: None,
+        }),
+        ValueKind::Tensor {
+            info:
+                TensorInfo {
+                    element: ElementType::Pixels(picture),
+                    ..
+                },
+            ..
+        } => {
+            let channels = picture.colours.channels();
+            let dims = [1, channels, picture.height, picture.width];
+            Some(TensorSpec {
+                name,
+                dtype: picture.dtype,
+                dims: Some(dims.map(Dim::Fixed).to_vec()),
+                fixed: None,
+                pixels: Some(picture.colours),
+            })
+        }
         _ => {
             let info = value.tensor()?;
             Some(TensorSpec {
                 dtype: info.element.dtype()?,
                 dims: info.dims.as_ref().map(|dims| decided(dims, declared)),
                 fixed: None,
+                pixels: None,
                 name,
             })
         }

@@ -82,6 +82,7 @@ mod tests {
             dtype: DType::Float32,
             dims: Some(dims.iter().map(|size| open_or_fixed(*size)).collect()),
             fixed: None,
+            pixels: None,
         };
         Signature {
             method: "forward".to_owned(),

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use pkgtool_engine::tensor::Signature;
-use pkgtool_model::ModelInfo;
-use serde_json::Value as Json;
+use pkgtool_model::{ModelInfo, PixelColours};
+use serde_json::{Value as Json, json};
 
 use super::hub::HubFile;
 use super::project;
@@ -188,6 +188,23 @@ impl Recipe {
     }
 }
 
+/// Returns the values for a model that takes pixels of 0 to 255 in an order of its own.
+fn pixel_values(pixels: Option<PixelColours>) -> Vec<(&'static str, Json)> {
+    let Some(colours) = pixels else {
+        return Vec::new();
+    };
+    let order = match colours {
+        PixelColours::Bgr => "bgr",
+        PixelColours::Grey | PixelColours::Rgb => "rgb",
+    };
+    vec![
+        ("scale", json!(1.0 / 255.0)),
+        ("mean", json!(0.0)),
+        ("std", json!(1.0 / 255.0)),
+        ("order", json!(order)),
+    ]
+}
+
 /// The recipe for one model, with the values that apply.
 #[derive(Debug, Clone)]
 pub struct ModelRecipe {
@@ -220,6 +237,8 @@ impl ModelRecipe {
         };
         let is_built_in = place >= own.len();
         if found.fitted.takes == MediaKind::Picture && is_built_in {
+            let pixels = model.signature.inputs.iter().find_map(|it| it.pixels);
+            found.set_beside(pixel_values(pixels), "the model's picture input")?;
             let file = HubFile::of_package(path)?;
             found.set_beside(file.values, &file.name)?;
         }

@@ -201,6 +201,7 @@ mod tests {
             dtype,
             dims: Some(dims.collect()),
             fixed: None,
+            pixels: None,
         }
     }
 

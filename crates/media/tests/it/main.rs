@@ -26,6 +26,7 @@ fn signature(inputs: &[&[u64]], outputs: &[&[u64]]) -> Signature {
             dtype: DType::Float32,
             dims: Some(shape.iter().map(dim).collect()),
             fixed: None,
+            pixels: None,
         });
         specs.collect()
     };

@@ -102,6 +102,7 @@ fn spec(name: &str, dtype: DType, sizes: &[u64]) -> TensorSpec {
         dtype,
         dims: Some(dims.collect()),
         fixed: None,
+        pixels: None,
     }
 }
 

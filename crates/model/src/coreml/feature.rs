@@ -2,14 +2,23 @@
 //!
 //! Invariant: a dimension counts as fixed only if the description allows a single size. The
 //! description does not record the tensor form of an image, so images have neither dtype nor
-//! dimensions here.
+//! dimensions here, but their colours and usual size.
 
 use std::collections::BTreeSet;
 
 use crate::executorch::coreml::{ProtoField, ProtoMessage};
-use crate::{Allowed, Dim, Dynamism, ElementType, FormatError, ModelValue, TensorInfo, ValueKind};
+use crate::{
+    Allowed, Dim, Dynamism, ElementType, FormatError, ModelValue, PictureInput, PixelColours,
+    TensorInfo, ValueKind,
+};
 use pkgtool_base::package::DType;
 
+/// Name of whole numbers.
+pub(super) const NUMBER: &str = "int64";
+/// Name of texts.
+pub(super) const TEXT: &str = "string";
+/// Name of dictionaries.
+pub(super) const DICTIONARY: &str = "dictionary";
 /// Maximum number of dimensions.
 const MAX_RANK: usize = 64;
 /// Maximum number of enumerated shapes.
@@ -66,12 +75,12 @@ fn feature_type(message: ProtoMessage<'_>) -> Result<(ValueKind, bool), FormatEr
         let field = field?;
         let other = |name: &str| ValueKind::Other(name.to_owned());
         match field.number {
-            1 => kind = other("int64"),
+            1 => kind = other(NUMBER),
             2 => kind = other("double"),
-            3 => kind = other("string"),
+            3 => kind = other(TEXT),
             4 => kind = image(field.message("image type")?)?,
             5 => kind = array(field.message("array type")?)?,
-            6 => kind = other("dictionary"),
+            6 => kind = other(DICTIONARY),
             7 => kind = other("sequence"),
             8 => {
                 for inner in field.message("state type")?.fields() {
@@ -276,14 +285,30 @@ fn image(message: ProtoMessage<'_>) -> Result<ValueKind, FormatError> {
             _ => {}
         }
     }
-    let colours = match colours {
-        10 => "grey",
-        20 => "RGB",
-        30 => "BGR",
-        40 => "grey in float16",
-        _ => "of no colours",
+    let float = DType::Float32;
+    let (text, known) = match colours {
+        10 => ("grey", Some((PixelColours::Grey, float))),
+        20 => ("RGB", Some((PixelColours::Rgb, float))),
+        30 => ("BGR", Some((PixelColours::Bgr, float))),
+        40 => (
+            "grey in float16",
+            Some((PixelColours::Grey, DType::Float16)),
+        ),
+        _ => ("of no colours", None),
     };
     let or = if other { " or other sizes" } else { "" };
-    let name = format!("image ({colours}, {width} wide, {height} high{or})");
-    Ok(tensor(ElementType::Other(name), None))
+    let name = format!("image ({text}, {width} wide, {height} high{or})");
+    let element = match known {
+        Some((colours, dtype)) if width > 0 && height > 0 => {
+            ElementType::Pixels(Box::new(PictureInput {
+                name,
+                colours,
+                dtype,
+                width,
+                height,
+            }))
+        }
+        _ => ElementType::Other(name),
+    };
+    Ok(tensor(element, None))
 }

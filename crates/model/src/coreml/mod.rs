@@ -26,7 +26,7 @@ mod whole;
 use std::path::Path;
 
 pub use place::folder_size;
-pub use whole::StandaloneProgram;
+pub use whole::{StandaloneProgram, class_labels};
 
 use super::format::has_extension;
 use super::{ModelError, ModelFormat, ModelInfo};

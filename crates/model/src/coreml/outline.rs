@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 
 use super::description::{FunctionDescription, ModelDescription};
-use super::feature::Feature;
+use super::feature::{DICTIONARY, Feature, NUMBER, TEXT};
 use super::layers::{count_parts, model_kind};
 use super::operations::{Operations, WeightRecord};
 use super::parts::each_field;
 use super::place::{is_zip, relative_weight_path};
 use crate::executorch::body::ByteRange;
-use crate::executorch::coreml::ProtoMessage;
+use crate::executorch::coreml::{Argument, Operation, ProtoMessage, ValueContent, read_functions};
 use crate::{
     ExternalData, FieldPosition, FormatError, Method, ModelInfo, ModelValue, Segment, ValueKind,
 };
@@ -22,6 +22,10 @@ use pkgtool_base::source::{Pages, ReadAt};
 const MAX_DESCRIPTION_BYTES: u64 = 4 << 20;
 /// Maximum size of a program whose operations are counted, in bytes.
 pub(super) const MAX_PROGRAM_BYTES: u64 = 64 << 20;
+/// Name of the only function of a program.
+const MAIN: &str = "main";
+/// The operation that a classifier ends with.
+const CLASSIFY: &str = "classify";
 /// Kind name of an ML Program.
 const ML_PROGRAM: &str = "mlProgram";
 
@@ -39,6 +43,8 @@ pub(super) struct ModelOutline {
     part_counts: BTreeMap<String, u64>,
     operations: Operations,
     operations_skipped: bool,
+    /// Labels of classifiers, by function.
+    class_labels: BTreeMap<String, Vec<String>>,
 }
 
 impl ModelOutline {
@@ -87,6 +93,7 @@ impl ModelOutline {
             updatable,
             part_counts: BTreeMap::new(),
             operations: Operations::default(),
+            class_labels: BTreeMap::new(),
             operations_skipped: kind == ML_PROGRAM && body.size > MAX_PROGRAM_BYTES,
             kind,
         };
@@ -96,6 +103,10 @@ impl ModelOutline {
             let bytes = read_bytes(&pages, body, MAX_PROGRAM_BYTES, "program")?;
             let program = ProtoMessage::new(&bytes, body.offset, "program");
             outline.operations = Operations::read(program)?;
+            let mut counts = outline.operations.functions.values();
+            if counts.any(|counts| counts.contains_key(CLASSIFY)) {
+                outline.class_labels = class_labels(program)?;
+            }
         }
         Ok(outline)
     }
@@ -185,7 +196,7 @@ impl ModelOutline {
             methods.push(Method {
                 optional: optional.map(|(at, _)| at).collect(),
                 inputs: values(&function.inputs),
-                outputs: values(&function.outputs),
+                outputs: self.outputs(function),
                 operators: self.operators(function),
                 name,
                 ..Method::default()
@@ -194,13 +205,49 @@ impl ModelOutline {
         methods
     }
 
+    /// Returns the outputs of a function. A classifier's are the most likely label, and the labels' probabilities.
+    fn outputs(&self, function: &FunctionDescription) -> Vec<ModelValue> {
+        let values = function.outputs.iter().map(|found| found.value.clone());
+        let mut values: Vec<ModelValue> = values.collect();
+        let Some(labels) = self.labels_of(function) else {
+            return values;
+        };
+        for value in &mut values {
+            value.kind = match &value.kind {
+                ValueKind::Other(name) if name == DICTIONARY => ValueKind::ClassScores {
+                    name: name.clone(),
+                    count: labels.len() as u64,
+                },
+                ValueKind::Other(name) if [TEXT, NUMBER].contains(&&**name) => {
+                    ValueKind::ClassLabel(name.clone())
+                }
+                other => other.clone(),
+            };
+        }
+        values
+    }
+
+    /// Returns the labels of the function of a method, if it classifies.
+    pub(super) fn class_labels(&self, method: &str) -> Option<&[String]> {
+        let mut functions = self.description.functions.iter();
+        let is_meant = |it: &&FunctionDescription| it.name.as_deref().unwrap_or(method) == method;
+        self.labels_of(functions.find(is_meant)?)
+    }
+
+    fn labels_of(&self, function: &FunctionDescription) -> Option<&[String]> {
+        let name = function.name.as_deref().unwrap_or(MAIN);
+        let labels = &self.class_labels;
+        let only = labels.values().next().filter(|_| labels.len() == 1);
+        labels.get(name).or(only).map(Vec::as_slice)
+    }
+
     /// Returns the operator counts of a function.
     fn operators(&self, function: &FunctionDescription) -> BTreeMap<String, u64> {
         if !self.is_program() {
             return self.part_counts.clone();
         }
         let functions = &self.operations.functions;
-        let name = function.name.as_deref().unwrap_or("main");
+        let name = function.name.as_deref().unwrap_or(MAIN);
         let found = functions.get(name);
         let only = functions.values().next().filter(|_| functions.len() == 1);
         found.or(only).cloned().unwrap_or_default()
@@ -237,6 +284,33 @@ impl ModelOutline {
         rows.extend(self.description.metadata.iter().cloned());
         rows
     }
+}
+
+/// Returns the labels of the classifiers in a program, by function.
+fn class_labels(program: ProtoMessage<'_>) -> Result<BTreeMap<String, Vec<String>>, FormatError> {
+    let mut found = BTreeMap::new();
+    for (name, function) in read_functions(program)? {
+        let operations = &function.block.operations;
+        let Some(classify) = operations.iter().find(|it| it.kind == CLASSIFY) else {
+            continue;
+        };
+        let value = match classify.inputs.get("classes").map(Vec::as_slice) {
+            Some([Argument::Value(value)]) => Some(value),
+            Some([Argument::Name(name)]) => {
+                let is_meant = |it: &&Operation| it.outputs.iter().any(|(known, _)| known == name);
+                let constant = operations.iter().find(is_meant);
+                constant.and_then(|constant| constant.attributes.get("val"))
+            }
+            _ => None,
+        };
+        let labels = match value.map(|value| &value.content) {
+            Some(ValueContent::Texts(labels)) => labels.clone(),
+            Some(ValueContent::Ints(numbers)) => numbers.iter().map(i64::to_string).collect(),
+            _ => continue,
+        };
+        found.insert(name, labels);
+    }
+    Ok(found)
 }
 
 /// Formats a state with its type: `cache: float16[1, 4]`.

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use super::outline::{MAX_PROGRAM_BYTES, ModelOutline, read_bytes};
 use super::place::ModelFiles;
-use crate::FormatError;
 use crate::executorch::body::ByteRange;
 use crate::executorch::coreml::{PackageFunction, ProtoMessage, read_functions};
+use crate::{FormatError, ModelValue, ValueKind};
 use pkgtool_base::source::{Pages, ReadAt};
 
 /// A function of an ML Program.
@@ -17,6 +17,19 @@ pub struct StandaloneProgram {
     pub package: PackageFunction,
     /// The file with its weights; the model file itself if the program has no weight file.
     pub weights: PathBuf,
+}
+
+/// Returns the labels of the classifier that implements a method of the model at `path`; `None` if it does not classify.
+///
+/// # Errors
+///
+/// Fails if the model is invalid.
+pub fn class_labels(path: &Path, method: &str) -> Result<Option<Vec<String>>, FormatError> {
+    let place = ModelFiles::find(path)?;
+    let source = place.open_model()?;
+    let outline = ModelOutline::read(&source);
+    let outline = outline.map_err(|error| error.within(place.model_name()))?;
+    Ok(outline.class_labels(method).map(<[String]>::to_vec))
 }
 
 impl StandaloneProgram {
@@ -88,8 +101,11 @@ impl StandaloneProgram {
                 )));
             }
         };
-        let names = |values: &[crate::ModelValue]| -> Vec<String> {
-            let names = values.iter().map(|value| value.name.clone());
+        let names = |values: &[ModelValue]| -> Vec<String> {
+            // Engines compute probabilities; the most likely label follows from them.
+            let is_label = |value: &&ModelValue| matches!(value.kind, ValueKind::ClassLabel(_));
+            let values = values.iter().filter(|value| !is_label(value));
+            let names = values.map(|value| value.name.clone());
             names.map(Option::unwrap_or_default).collect()
         };
         let (weights, range) = weights.unzip();

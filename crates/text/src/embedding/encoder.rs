@@ -334,6 +334,7 @@ mod tests {
             dtype,
             dims: Some(dims),
             fixed: None,
+            pixels: None,
         }
     }
 

@@ -20,6 +20,7 @@ fn spec(name: &str, dtype: DType, dims: &[&str]) -> TensorSpec {
         dtype,
         dims: Some(dims.iter().map(dim).collect()),
         fixed: None,
+        pixels: None,
     }
 }
 

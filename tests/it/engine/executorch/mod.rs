@@ -62,13 +62,14 @@ fn spec(value: &ModelValue) -> Option<TensorSpec> {
             info.dims.clone(),
         ),
         // The engine must reject these.
-        ValueKind::String(_) | ValueKind::Other(_) => (DType::Uint8, None),
+        _ => (DType::Uint8, None),
     };
     Some(TensorSpec {
         name: "value".to_owned(),
         dtype,
         dims,
         fixed: None,
+        pixels: None,
     })
 }
 

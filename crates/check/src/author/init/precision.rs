@@ -171,7 +171,7 @@ fn of_values(info: &ModelInfo) -> Option<InferredPrecision> {
         .flat_map(|method| method.inputs.iter().chain(&method.outputs))
         .filter_map(|value| match &value.tensor()?.element {
             ElementType::Known(dtype) => Some(*dtype),
-            ElementType::Other(_) => None,
+            ElementType::Other(_) | ElementType::Pixels(_) => None,
         })
         .filter(|dtype| matches!(dtype, DType::Float32 | DType::Float16 | DType::Bfloat16))
         .collect();

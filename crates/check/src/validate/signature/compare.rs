@@ -287,10 +287,13 @@ impl TensorPlace<'_> {
                 format!("write \"dtype\": \"{real}\""),
                 Some(ValueChange::replace(path(), real.name())),
             )),
-            ElementType::Other(real) => out.push(self.mismatch(
+            other => out.push(self.mismatch(
                 DifferenceKind::Inexpressible,
                 path(),
-                &format!("is {real} in the model, which a config cannot express"),
+                &format!(
+                    "is {} in the model, which a config cannot express",
+                    other.name()
+                ),
                 format!(
                     "the format's dtypes: {}",
                     DType::configurable().map(DType::name).collect::<Vec<_>>().join(", ")

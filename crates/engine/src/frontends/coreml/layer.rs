@@ -1,7 +1,8 @@
-//! Core ML matrix products, einsum and attention.
+//! Core ML matrix products, einsum, attention and classifiers.
 
 use tract_onnx::tract_core::internal::*;
 
+use super::held::CoremlOperand;
 use super::{CoremlLowering, Operation, OperationTable, Results, one};
 use crate::graph::attention::AttentionInputs;
 use crate::graph::builder::Wire;
@@ -9,8 +10,12 @@ use crate::graph::operators::einsum;
 use crate::graph::product::matrix_product;
 use crate::tensor::DType;
 
+/// The operation that a classifier ends with.
+pub(super) const CLASSIFY: &str = "classify";
+
 /// The operations of this file.
 pub(super) const TABLE: OperationTable = &[
+    (&[CLASSIFY], classify),
     (&["einsum"], einsum_formula),
     (&["linear"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
@@ -33,6 +38,18 @@ pub(super) const TABLE: OperationTable = &[
         Ok(one(Wire { outlet, dtype }))
     }),
 ];
+
+/// Returns the probabilities as one row. They stand for the most likely label, too, which no engine computes.
+fn classify(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
+    let dtype = DType::Float32;
+    let wire = lowering.tensor(operation, "probabilities")?;
+    let builder = &mut lowering.frame.builder;
+    let wire = builder.cast(wire, dtype)?;
+    let count: TDim = builder.shape(wire.outlet)?.iter().product();
+    let outlet = builder.reshape(wire.outlet, &[1.to_dim(), count])?;
+    let row = CoremlOperand::Tensor(Wire { outlet, dtype });
+    Ok(vec![row.clone(), row])
+}
 
 /// Multiplies matrices with broadcast leading dimensions; a vector on the left is a row.
 fn matmul(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {

@@ -217,7 +217,8 @@ impl CoremlLowering<'_, '_> {
         );
         for ((name, ty), held) in operation.outputs.iter().zip(given) {
             let held = match held {
-                CoremlOperand::Tensor(wire) => {
+                // Labels and dictionaries stand for probabilities.
+                CoremlOperand::Tensor(wire) if operation.kind != layer::CLASSIFY => {
                     let dtype = self.stored_dtype(ty)?;
                     CoremlOperand::Tensor(self.frame.builder.cast(wire, dtype)?)
                 }

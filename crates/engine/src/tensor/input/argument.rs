@@ -309,6 +309,7 @@ mod tests {
             dtype: DType::Float32,
             dims: Some(Vec::new()),
             fixed: None,
+            pixels: None,
         });
         Signature {
             method: "forward".to_owned(),

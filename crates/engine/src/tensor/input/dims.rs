@@ -462,6 +462,7 @@ mod tests {
             dtype: DType::Float32,
             dims: Some(dims),
             fixed: None,
+            pixels: None,
         };
         Signature {
             method: "forward".to_owned(),

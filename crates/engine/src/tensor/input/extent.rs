@@ -96,6 +96,7 @@ mod tests {
             dtype: DType::Float32,
             dims,
             fixed: None,
+            pixels: None,
         });
         extents(&Signature {
             method: "forward".to_owned(),

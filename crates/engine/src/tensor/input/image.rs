@@ -12,6 +12,7 @@ use super::dims::{AxisSize, DimSizes};
 use super::error::InputLabel;
 use super::{Assembly, InputArgs, InputError};
 use crate::tensor::{DType, Tensor, byte_size};
+use pkgtool_model::PixelColours;
 
 /// Maximum width and height of a file and of an input, in pixels.
 const MAX_SIDE_PIXELS: u32 = 16384;
@@ -128,11 +129,18 @@ pub(super) fn read<R: BufRead + Seek>(
             ARRAY_HELP,
         ));
     }
+    let pixels_of = assembly.signature.inputs[input].pixels;
     if !dtype.is_float() {
         let reason = "the image input has integers, which stay 0 to 255 (int8: -128 to 127)";
         assembly.scale.require_none(reason)?;
+    } else if pixels_of.is_some() {
+        let reason = "the model takes pixels of 0 to 255, and scales them itself";
+        assembly.scale.require_none(reason)?;
     }
-    let scale = assembly.scale.channels(layout.channels)?;
+    let scale = match pixels_of {
+        Some(_) => vec![(0.0, 1.0 / 255.0); usize::from(layout.channels)],
+        None => assembly.scale.channels(layout.channels)?,
+    };
     let allowed = assembly.memory.left().min(MAX_DECODED_BYTES);
     let most = assembly.pixels.map(|most| {
         let wanted = |size| assembly.dims.or_default(size);
@@ -153,7 +161,12 @@ pub(super) fn read<R: BufRead + Seek>(
     assembly.memory.take(bytes)?;
     let between = u64::from(picture.width()) * u64::from(height) * RESIZE_BYTES_PER_PIXEL;
     assembly.memory.require(between)?;
-    let pixels = pixels(&picture, layout.channels, width, height);
+    let mut pixels = pixels(&picture, layout.channels, width, height);
+    if pixels_of == Some(PixelColours::Bgr) {
+        for pixel in pixels.chunks_exact_mut(usize::from(layout.channels)) {
+            pixel.reverse();
+        }
+    }
     layout
         .tensor(dtype, shape, &pixels, &scale)
         .map_err(|error| place.value(origin, error, ARRAY_HELP))

@@ -124,6 +124,7 @@ mod tests {
             dtype: DType::Float32,
             dims: Some(dims),
             fixed: None,
+            pixels: None,
         };
         Signature {
             method: "forward".to_owned(),

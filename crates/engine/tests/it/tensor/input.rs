@@ -49,6 +49,7 @@ pub(super) fn signature(inputs: &[(&str, DType, Option<Vec<Dim>>)]) -> Signature
         dtype: *dtype,
         dims: dims.clone(),
         fixed: None,
+        pixels: None,
     });
     Signature {
         method: "forward".to_owned(),

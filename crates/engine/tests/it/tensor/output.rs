@@ -10,6 +10,7 @@ fn output(name: &str, dtype: DType) -> TensorSpec {
         dtype,
         dims: None,
         fixed: None,
+        pixels: None,
     }
 }
 

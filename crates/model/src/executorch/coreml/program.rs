@@ -391,19 +391,54 @@ impl TypedValue {
     }
 }
 
-/// Reads the elements of a tensor; `None` for lists and dictionaries.
+/// Reads the elements of a tensor, or of a list of scalars; `None` for other lists and dictionaries.
 fn immediate(message: ProtoMessage<'_>) -> Result<Option<ValueContent>, FormatError> {
     for field in message.fields() {
         let field = field?;
-        if field.number != 1 {
-            continue;
-        }
-        let values = field.message("tensor value")?.fields().next();
-        if let Some(values) = values.transpose()? {
-            return elements(values.number, values.message("values")?);
+        match field.number {
+            1 => {
+                let values = field.message("tensor value")?.fields().next();
+                if let Some(values) = values.transpose()? {
+                    return elements(values.number, values.message("values")?);
+                }
+            }
+            3 => return list(field.message("list value")?),
+            _ => {}
         }
     }
     Ok(None)
+}
+
+/// Reads a list of texts or whole numbers.
+fn list(message: ProtoMessage<'_>) -> Result<Option<ValueContent>, FormatError> {
+    let (mut texts, mut ints) = (Vec::new(), Vec::new());
+    for value in message.fields() {
+        for field in value?.message("value")?.fields() {
+            let field = field?;
+            if field.number != 3 {
+                continue;
+            }
+            // A list in a list would be read without end.
+            let tensor = field.message("immediate value")?.fields().next();
+            let Some(tensor) = tensor.transpose()?.filter(|it| it.number == 1) else {
+                return Ok(None);
+            };
+            let values = tensor.message("tensor value")?.fields().next();
+            let Some(values) = values.transpose()? else {
+                return Ok(None);
+            };
+            match elements(values.number, values.message("values")?)? {
+                Some(ValueContent::Texts(own)) => texts.extend(own),
+                Some(ValueContent::Ints(own)) => ints.extend(own),
+                _ => return Ok(None),
+            }
+        }
+    }
+    Ok(match (texts.is_empty(), ints.is_empty()) {
+        (false, true) => Some(ValueContent::Texts(texts)),
+        (true, false) => Some(ValueContent::Ints(ints)),
+        _ => None,
+    })
 }
 
 fn elements(kind: u64, message: ProtoMessage<'_>) -> Result<Option<ValueContent>, FormatError> {

@@ -47,6 +47,10 @@ fn signatures_are_those_of_the_descriptions() {
             "classifier.mlpackage",
             "(float32[1, 4]) → (string, dictionary)",
         ),
+        (
+            "colours.mlpackage",
+            "(image (RGB, 8 wide, 6 high) of unknown rank) → (string, dictionary)",
+        ),
         ("halves.mlpackage", "(float16[1, 8]) → (float16[1, 4])"),
         ("tokens.mlpackage", "(int32[1, 5]) → (float32[1, 5, 3])"),
         ("int4.mlpackage", "(float32[1, 64]) → (float32[1, 32])"),

@@ -136,7 +136,7 @@ pub fn split_sets(examples: SetExamples<'_>, fraction: f64, seed: u64) -> Datase
 mod tests {
     use super::*;
 
-    fn examples<'a>(sets: &'a [LabelSet], count: usize) -> SetExamples<'a> {
+    fn examples(sets: &[LabelSet], count: usize) -> SetExamples<'_> {
         SetExamples {
             vectors: &[],
             width: 0,
