@@ -118,7 +118,7 @@ fn text_map(
 }
 
 #[expect(clippy::cast_precision_loss, reason = "sides of a map are small")]
-fn as_number(count: usize) -> f64 {
+pub(super) fn as_number(count: usize) -> f64 {
     count as f64
 }
 
@@ -232,7 +232,7 @@ fn areas(mut is_text: Vec<bool>, width: usize) -> Vec<Vec<[f64; 2]>> {
 }
 
 /// Returns the convex hull of points, in order around it.
-fn hull(mut points: Vec<[f64; 2]>) -> Vec<[f64; 2]> {
+pub(super) fn hull(mut points: Vec<[f64; 2]>) -> Vec<[f64; 2]> {
     let order = |a: &[f64; 2], b: &[f64; 2]| match a[0].total_cmp(&b[0]) {
         Ordering::Equal => a[1].total_cmp(&b[1]),
         other => other,
@@ -265,7 +265,7 @@ fn hull(mut points: Vec<[f64; 2]>) -> Vec<[f64; 2]> {
 
 /// A rectangle in any direction.
 #[derive(Debug, Clone, Copy)]
-struct Rectangle {
+pub(super) struct Rectangle {
     /// A unit vector along its first side.
     along: [f64; 2],
     /// Least and most position along this vector, and across it.
@@ -274,7 +274,7 @@ struct Rectangle {
 
 impl Rectangle {
     /// Returns the smallest rectangle around a convex hull; one of its sides is a side of the hull.
-    fn around(hull: &[[f64; 2]]) -> Option<Self> {
+    pub(super) fn around(hull: &[[f64; 2]]) -> Option<Self> {
         let mut best: Option<(f64, Self)> = None;
         for (place, from) in hull.iter().enumerate() {
             let to = hull[(place + 1) % hull.len()];
@@ -308,6 +308,42 @@ impl Rectangle {
         self.ranges.map(|[least, most]| most - least)
     }
 
+    /// Returns the longer side and the shorter one.
+    pub(super) fn long_and_short(&self) -> [f64; 2] {
+        let [width, height] = self.sides();
+        [width.max(height), width.min(height)]
+    }
+
+    /// Returns the middle.
+    pub(super) fn centre(&self) -> [f64; 2] {
+        let [a, _, b, _] = self.corners();
+        [f64::midpoint(a[0], b[0]), f64::midpoint(a[1], b[1])]
+    }
+
+    /// Returns a unit vector along the longer side; along the more level one if the longer is less than `ratio` times
+    /// the shorter.
+    pub(super) fn direction(&self, ratio: f64) -> [f64; 2] {
+        let [width, height] = self.sides();
+        let [x, y] = self.along;
+        let is_first = if width.max(height) < ratio * width.min(height) {
+            x.abs() >= y.abs()
+        } else {
+            width >= height
+        };
+        if is_first { [x, y] } else { [-y, x] }
+    }
+
+    /// Returns the least distance between corners of both.
+    pub(super) fn gap(&self, other: &Self) -> f64 {
+        let others = other.corners();
+        let pairs = self
+            .corners()
+            .into_iter()
+            .flat_map(|a| others.map(|b| [a, b]));
+        let distances = pairs.map(|[a, b]| (a[0] - b[0]).hypot(a[1] - b[1]));
+        distances.fold(f64::INFINITY, f64::min)
+    }
+
     fn least_side(&self) -> f64 {
         let [width, height] = self.sides();
         width.min(height)
@@ -324,7 +360,7 @@ impl Rectangle {
     }
 
     /// Returns the upper left, upper right, lower right and lower left corner.
-    fn corners(&self) -> [[f64; 2]; 4] {
+    pub(super) fn corners(&self) -> [[f64; 2]; 4] {
         let [[left, right], [top, bottom]] = self.ranges;
         let [cosine, sine] = self.along;
         let point = |along: f64, across: f64| {
@@ -349,7 +385,7 @@ impl Rectangle {
 }
 
 /// Sorts lines as they are read: by columns, rows, and from left to right.
-fn in_reading_order(mut lines: Vec<TextLine>, depth: usize) -> Vec<TextLine> {
+pub(super) fn in_reading_order(mut lines: Vec<TextLine>, depth: usize) -> Vec<TextLine> {
     let bounds = |line: &TextLine| line.quad.bounds();
     lines.sort_by(|a, b| bounds(a)[0].total_cmp(&bounds(b)[0]));
     let left = lines.first().map_or(0.0, |line| bounds(line)[0]);

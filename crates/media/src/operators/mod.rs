@@ -4,6 +4,7 @@
 //! reads, and its work is bounded by their size.
 
 mod boxes;
+mod characters;
 mod diffusion;
 mod heads;
 mod letters;
@@ -34,7 +35,7 @@ pub(crate) use parameter::{Arguments, Parameter};
 pub(crate) use phonemes::SymbolRule;
 
 /// All operators, by theme.
-const TABLES: [&[Operator]; 12] = [
+const TABLES: [&[Operator]; 13] = [
     pictures::TABLE,
     sounds::TABLE,
     phonemes::TABLE,
@@ -45,6 +46,7 @@ const TABLES: [&[Operator]; 12] = [
     heads::TABLE,
     suppress::TABLE,
     lines::TABLE,
+    characters::TABLE,
     letters::TABLE,
     diffusion::TABLE,
 ];

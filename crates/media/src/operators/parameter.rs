@@ -100,6 +100,16 @@ impl ParameterKind {
 pub(crate) struct Arguments(pub(crate) BTreeMap<&'static str, Json>);
 
 impl Arguments {
+    /// Creates the arguments of a step: these settings, and defaults for the others.
+    #[cfg(test)]
+    pub(crate) fn given(parameters: &[Parameter], settings: &[(&'static str, &str)]) -> Self {
+        let defaults = parameters.iter();
+        let defaults = defaults.map(|it| (it.name, it.default.unwrap_or("null")));
+        let all = defaults.chain(settings.iter().copied());
+        let all = all.map(|(name, value)| (name, serde_json::from_str(value).expect("JSON")));
+        Self(all.collect())
+    }
+
     fn value(&self, name: &str) -> &Json {
         self.0.get(name).unwrap_or(&Json::Null)
     }

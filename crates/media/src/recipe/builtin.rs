@@ -25,7 +25,7 @@ use crate::operators::Symbols;
 use crate::voice::{SymbolFile, SymbolTable};
 
 /// The files of `recipes/`; for a model that several fit, the first one applies.
-const FILES: [(&str, &str); 28] = [
+const FILES: [(&str, &str); 31] = [
     (
         "classification.toml",
         include_str!("../../recipes/classification.toml"),
@@ -74,6 +74,18 @@ const FILES: [(&str, &str); 28] = [
     (
         "text-detection-paddle.toml",
         include_str!("../../recipes/text-detection-paddle.toml"),
+    ),
+    (
+        "text-detection-craft-bgr.toml",
+        include_str!("../../recipes/text-detection-craft-bgr.toml"),
+    ),
+    (
+        "text-detection-craft-program.toml",
+        include_str!("../../recipes/text-detection-craft-program.toml"),
+    ),
+    (
+        "text-detection-craft.toml",
+        include_str!("../../recipes/text-detection-craft.toml"),
     ),
     (
         "text-recognition.toml",

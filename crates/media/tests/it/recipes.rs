@@ -285,6 +285,60 @@ fn boxes_return_to_the_picture() {
 }
 
 #[test]
+fn maps_of_characters_become_lines_of_the_picture() {
+    let capabilities = ["text-detection".to_owned()];
+    for (method, name, first) in [
+        // Blue first, normalised like red.
+        (
+            "forward_800",
+            "text-detection-craft-bgr",
+            (30.0 / 255.0 - 0.485) / 0.229,
+        ),
+        ("detect_800", "text-detection-craft-program", 10.0 / 255.0),
+        (
+            "forward",
+            "text-detection-craft",
+            (10.0 / 255.0 - 0.485) / 0.229,
+        ),
+    ] {
+        let mut model = signature(&[&[1, 3, 80, 80]], &[&[1, 40, 40, 2]]);
+        model.method = method.to_owned();
+        let facts = facts(&capabilities, "craft", &model);
+        let mut recipes = recipe::builtin().iter();
+        let (recipe, fitted) = recipes
+            .find_map(|recipe| Some((recipe, recipe.fit(&facts)?)))
+            .expect("a recipe");
+        assert_eq!(recipe.name, name);
+        // Half as high as wide: it is placed in the middle.
+        let picture = RgbImage::from_pixel(160, 80, Rgb([10, 20, 30]));
+        let (tensors, geometry) = fitted.preparation.run(picture).expect("prepared");
+        assert!(
+            (f64::from(tensors[0].to_f32()[0]) - first).abs() < 1e-5,
+            "{name}"
+        );
+        let mut maps = vec![0.0; 40 * 40 * 2];
+        for y in 18..22 {
+            for x in 8..32 {
+                maps[2 * (y * 40 + x)] = 0.9;
+            }
+        }
+        let outputs = [tensor(&[1, 40, 40, 2], &maps)];
+        let Ok(TypedAnswer::Lines(answer)) = fitted.interpret(&outputs, geometry) else {
+            panic!("lines")
+        };
+        // Four rows are thick by two pixels, so the area grows by two on each side; a pixel of the map is four of
+        // the picture.
+        let [line] = &answer.lines[..] else {
+            panic!("one line: {answer:?}")
+        };
+        let expected = [24.0, 24.0, 132.0, 52.0];
+        for (found, expected) in line.quad.bounds().iter().zip(expected) {
+            assert!((found - expected).abs() < 1e-3, "{:?}", line.quad);
+        }
+    }
+}
+
+#[test]
 fn masks_cover_their_box() {
     let outputs: &[Shape] = &[&[1, 2, 4], &[1, 2, 2], &[1, 2, 4, 4]];
     let (_, model) = fitted("instance-segmentation", "x", &[1, 3, 8, 8], outputs);
