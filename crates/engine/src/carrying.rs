@@ -27,7 +27,8 @@ pub struct Carrying {
     pub most: Option<u64>,
 }
 
-/// An output that is an input of the next run.
+/// An output that is an input of the next run. If it is empty and has no positions, the input stays as it was: a run
+/// with a cache does not compute the part that comes from an encoder again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CarriedTensor {
     /// The position of the input in the signature.

@@ -207,7 +207,13 @@ impl LaneStates {
         states: Vec<Tensor>,
     ) -> Result<(), String> {
         if let [only] = rows {
-            self.put(only.lane, states);
+            let states = states.into_iter().zip(&packed.states);
+            let states = carrying.states.iter().zip(states);
+            let kept = states.map(|(carried, (state, before))| {
+                let is_left_out = carried.axis.is_none() && state.is_empty();
+                if is_left_out { before.clone() } else { state }
+            });
+            self.put(only.lane, kept.collect());
             return Ok(());
         }
         let longest = packed.longest();

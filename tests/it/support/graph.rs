@@ -20,6 +20,9 @@ pub(crate) enum Attribute {
     /// A string.
     #[cfg(feature = "ort")]
     Text(&'static str, &'static str),
+    /// A graph.
+    #[cfg(feature = "ort")]
+    Body(&'static str, Vec<u8>),
 }
 
 /// ONNX element type `float32`.
@@ -33,6 +36,9 @@ pub(crate) const INT8: u64 = 3;
 /// `int32`.
 #[cfg(feature = "ort")]
 pub(crate) const INT32: u64 = 6;
+/// `bool`.
+#[cfg(feature = "ort")]
+pub(crate) const BOOL: u64 = 9;
 /// `int64`.
 pub(crate) const INT64: u64 = 7;
 /// `float64`.
@@ -134,6 +140,12 @@ impl Graph {
         self
     }
 
+    /// Returns the bytes of the graph, for a branch.
+    #[cfg(feature = "ort")]
+    pub(crate) fn body(self) -> Vec<u8> {
+        [part(2, &[b"branch"]), self.parts.concat()].concat()
+    }
+
     /// Returns the bytes of the ONNX file.
     pub(crate) fn bytes(self) -> Vec<u8> {
         model(&[&self.parts.concat()])
@@ -170,6 +182,8 @@ fn attribute(attribute: &Attribute) -> Vec<u8> {
         }
         #[cfg(feature = "ort")]
         Attribute::Text(name, text) => (name, [part(4, &[text.as_bytes()]), int(20, 3)].concat()),
+        #[cfg(feature = "ort")]
+        Attribute::Body(name, body) => (name, [part(6, &[body]), int(20, 5)].concat()),
     };
     part(5, &[&part(1, &[name.as_bytes()]), &value])
 }

@@ -134,7 +134,8 @@ impl CarriedValues {
             (LaneStorage::Shared(shared), _) => shared.record_run(left, given),
             (LaneStorage::Values(lanes), None) => {
                 let lane = rows.first().map_or(0, |row| row.lane);
-                lanes.insert(lane, left);
+                let before = lanes.remove(&lane).unwrap_or_default();
+                lanes.insert(lane, kept(&self.carrying, left, before));
             }
             (LaneStorage::Values(lanes), Some(packed)) => {
                 store_rows(&self.carrying, lanes, rows, &packed, &left)?;
@@ -181,6 +182,20 @@ impl RunStates<'_> {
             Self::Packed(values, _) | Self::Own(values) => values,
         }
     }
+}
+
+/// Returns the states after a run that left `left`. Empty ones without positions stay as they were `before`.
+fn kept(carrying: &Carrying, left: Vec<DynValue>, before: Vec<DynValue>) -> Vec<DynValue> {
+    let mut before = before.into_iter();
+    let states = carrying.states.iter().zip(left);
+    states
+        .map(|(carried, value)| {
+            let old = before.next();
+            let is_empty = value.shape().contains(&0);
+            old.filter(|_| carried.axis.is_none() && is_empty)
+                .unwrap_or(value)
+        })
+        .collect()
 }
 
 /// Returns the mask of a run with padded rows, or `None`. `places` are the positions of `given`.

@@ -1,4 +1,7 @@
 //! The decoder that a recipe needs beside its encoder: which methods it fits, and its inputs.
+//!
+//! A decoder may have more tensors than the recipe names: keys and values of earlier tokens (`past_key_values.…`), which
+//! it gives as `present.…` for the next run, and a flag that says whether they are there.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -7,7 +10,8 @@
     reason = "positions are few"
 )]
 
-use pkgtool_engine::tensor::{DType, Signature, Tensor};
+use pkgtool_engine::tensor::{DType, Signature, Tensor, TensorSpec};
+use pkgtool_engine::{CarriedTensor, Carrying};
 use pkgtool_model::Dim;
 
 use super::Match;
@@ -19,6 +23,19 @@ const TOKENS: &str = "tokens";
 /// Name of the decoder's input for the number of tokens before them; a decoder that has it keeps the tokens.
 const POSITION: &str = "position";
 
+/// Names of the inputs for what earlier runs computed, and of the outputs that are these inputs of the next run.
+const PAST: &str = "past_key_values.";
+const PRESENT: &str = "present.";
+
+/// Mark in the names of what comes from the encoder: it has no positions.
+const OF_ENCODER: &str = ".encoder.";
+
+/// Name of the input that says whether the others come from an earlier run.
+const USES_PAST: &str = "use_cache_branch";
+
+/// Axis of the positions in keys and values: batch, heads, positions, numbers.
+const POSITIONS: usize = 2;
+
 /// Name of the decoder's output.
 const LOGITS: &str = "logits";
 
@@ -28,6 +45,8 @@ pub struct FittedDecoder {
     inputs: Vec<TokenInput>,
     /// True if it keeps the tokens that it took.
     pub keeps_tokens: bool,
+    /// What stays in its session between runs.
+    pub carrying: Carrying,
     /// Number of tokens that have a logit; `None` if the model leaves it open.
     pub vocabulary: Option<usize>,
 }
@@ -46,6 +65,8 @@ struct TokenInput {
 enum DecoderInputRole {
     Tokens,
     Position,
+    /// Whether tokens came before.
+    UsesPast,
     /// An output of the encoder, by its place.
     State(usize),
 }
@@ -82,12 +103,25 @@ impl Match {
         states: &[String],
         mut symbols: Symbols,
     ) -> Option<FittedDecoder> {
-        if !self.fits(component, signature, &mut symbols) {
+        let carrying = carried(signature)?;
+        let visible = carrying.visible(signature);
+        let mut named = visible.clone();
+        named.inputs.retain(|spec| spec.name != USES_PAST);
+        if !self.fits(component, &named, &mut symbols) {
             return None;
         }
-        let inputs = self.inputs.iter().zip(&signature.inputs);
-        let inputs = inputs.map(|(pattern, spec)| {
-            let role = match pattern.name.as_str() {
+        let mut patterns = self.inputs.iter();
+        let inputs = visible.inputs.iter().map(|spec| {
+            let dims = spec.dims.as_deref().unwrap_or_default();
+            if spec.name == USES_PAST {
+                return Some(TokenInput {
+                    role: DecoderInputRole::UsesPast,
+                    dtype: spec.dtype,
+                    rank: dims.len(),
+                    fixed: None,
+                });
+            }
+            let role = match patterns.next()?.name.as_str() {
                 TOKENS => DecoderInputRole::Tokens,
                 POSITION => DecoderInputRole::Position,
                 name => {
@@ -95,7 +129,6 @@ impl Match {
                     DecoderInputRole::State(place?)
                 }
             };
-            let dims = spec.dims.as_deref().unwrap_or_default();
             Some(TokenInput {
                 role,
                 dtype: spec.dtype,
@@ -104,15 +137,42 @@ impl Match {
             })
         });
         let inputs: Vec<TokenInput> = inputs.collect::<Option<_>>()?;
-        let logits = signature.outputs.first()?.dims.as_deref()?.last()?;
+        let logits = visible.outputs.first()?.dims.as_deref()?.last()?;
+        let takes_position = inputs
+            .iter()
+            .any(|it| it.role == DecoderInputRole::Position);
         Some(FittedDecoder {
-            keeps_tokens: inputs
-                .iter()
-                .any(|it| it.role == DecoderInputRole::Position),
+            keeps_tokens: takes_position || !carrying.is_empty(),
+            carrying,
             inputs,
             vocabulary: fixed_size(logits),
         })
     }
+}
+
+/// Returns what a decoder gives for its next run; `None` if an input has no such output.
+fn carried(signature: &Signature) -> Option<Carrying> {
+    let mut carrying = Carrying::default();
+    for (input, spec) in signature.inputs.iter().enumerate() {
+        let Some(rest) = spec.name.strip_prefix(PAST) else {
+            continue;
+        };
+        let mut outputs = signature.outputs.iter();
+        let is_next = |it: &TensorSpec| it.name.strip_prefix(PRESENT) == Some(rest);
+        let axis = Some(POSITIONS).filter(|_| !spec.name.contains(OF_ENCODER));
+        let sizes = spec.dims.as_deref()?.iter().enumerate();
+        let begin = sizes.map(|(place, dim)| match dim {
+            Dim::Fixed(size) => *size,
+            _ => u64::from(place == 0),
+        });
+        carrying.states.push(CarriedTensor {
+            input,
+            output: outputs.position(is_next)?,
+            axis,
+            begin: begin.collect(),
+        });
+    }
+    Some(carrying)
 }
 
 fn fixed_size(dim: &Dim) -> Option<usize> {
@@ -139,6 +199,7 @@ impl FittedDecoder {
                         .ok_or_else(|| "the encoder gave no states".to_owned());
                 }
                 DecoderInputRole::Position => vec![position as f64],
+                DecoderInputRole::UsesPast => vec![f64::from(u8::from(position > 0))],
                 DecoderInputRole::Tokens => {
                     let fixed = input.fixed.unwrap_or(tokens.len());
                     if tokens.len() > fixed {

@@ -18,9 +18,9 @@ use super::target_args::{TargetArgs, VariantChoice};
 use super::{selection_failure, start_with_notes};
 use crate::cli::exit::Failure;
 use pkgtool_engine::runtime::selection::{self, Selection};
-use pkgtool_engine::runtime::target::Started;
+use pkgtool_engine::runtime::target::{StartRequest, Started};
 use pkgtool_engine::tensor::Tensor;
-use pkgtool_engine::{RunStart, Session as _};
+use pkgtool_engine::{Carrying, RunStart, Session as _};
 use pkgtool_media::MediaKind;
 use pkgtool_media::answer::{TypedAnswer, TypedAnswerKind};
 use pkgtool_media::picture::decode;
@@ -75,6 +75,8 @@ pub(super) struct TimedModel {
     pub(super) time: Duration,
     /// Number of runs.
     pub(super) runs: usize,
+    /// What it keeps between its runs.
+    carrying: Carrying,
 }
 
 /// The engine and limits of all models of an answer.
@@ -101,8 +103,17 @@ pub(super) struct AnsweringModel<'a> {
 }
 
 impl AnswerTarget<'_> {
-    fn start(self, selection: &Selection, inputs: &[Tensor]) -> Result<Started, Failure> {
-        let wish = self.args.start_request(selection, self.which);
+    /// Starts a model that keeps `carrying` between its runs.
+    fn start(
+        self,
+        selection: &Selection,
+        carrying: &Carrying,
+        inputs: &[Tensor],
+    ) -> Result<Started, Failure> {
+        let wish = StartRequest {
+            carrying: carrying.clone(),
+            ..self.args.start_request(selection, self.which)
+        };
         start_with_notes(&wish, inputs, &self.args.launcher()?)
     }
 }
@@ -118,7 +129,7 @@ impl TimedModel {
     ) -> Result<Vec<Tensor>, Failure> {
         self.runs += 1;
         let Some(started) = &mut self.started else {
-            let mut started = target.start(selection, inputs)?;
+            let mut started = target.start(selection, &self.carrying, inputs)?;
             self.time += started.first_answer.time;
             let outputs = std::mem::take(&mut started.first_answer.outputs);
             self.started = Some(started);
@@ -255,7 +266,9 @@ impl<'a> AnsweringModel<'a> {
             }
             MediaKind::Text => utterance::first_inputs(self, given)?,
         };
-        let started = self.target.start(&self.choice.selection, &inputs)?;
+        let started = self
+            .target
+            .start(&self.choice.selection, &Carrying::default(), &inputs)?;
         Ok((inputs, started))
     }
 

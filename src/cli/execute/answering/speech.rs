@@ -37,6 +37,7 @@ pub(super) fn answer(
     };
     let mut options = recipe.speech_options().map_err(other)?;
     options.keeps_tokens = decoder.keeps_tokens;
+    second.carrying = decoder.carrying.clone();
     let vocabulary = decoder
         .vocabulary
         .unwrap_or_else(|| tokenizer.vocabulary().len());

@@ -322,7 +322,8 @@ impl Device {
         let entries = self.variants.entries.iter();
         entries.flat_map(|entry| {
             let generator = entry.generator.get().and_then(|it| it.endpoint());
-            entry.endpoint.get().into_iter().chain(generator)
+            let own = entry.endpoint.get().into_iter().chain(entry.steps.get());
+            own.chain(generator)
         })
     }
 
@@ -376,11 +377,20 @@ impl Device {
         entry: &MethodEntry,
         model: &EndpointModel,
     ) -> Result<Arc<Endpoint>, CallError> {
+        self.endpoint_in(&entry.endpoint, model)
+    }
+
+    /// Returns the endpoint in this cell. The first call makes it.
+    fn endpoint_in(
+        &self,
+        cell: &OnceLock<Arc<Endpoint>>,
+        model: &EndpointModel,
+    ) -> Result<Arc<Endpoint>, CallError> {
         let stopped = || self.drained.load(Ordering::Acquire);
         if stopped() {
             return Err(CallError::Stopped);
         }
-        if let Some(endpoint) = entry.endpoint.get() {
+        if let Some(endpoint) = cell.get() {
             return Ok(Arc::clone(endpoint));
         }
         let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
@@ -389,7 +399,7 @@ impl Device {
             return Err(CallError::Stopped);
         }
         let make = || self.engines.endpoint(model.clone(), &self.settings);
-        Ok(Arc::clone(entry.endpoint.get_or_init(make)))
+        Ok(Arc::clone(cell.get_or_init(make)))
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::away::caller;
-use super::super::engine::{Endpoint, EndpointConversation};
+use super::super::engine::{Endpoint, EndpointConversation, EndpointModel};
 use super::super::media::{MediaAnswerForm, interpreted, misfit};
 use super::super::{Answer, BodyReservation, CallError, Refusal, Request};
 use super::embedding::UNUSABLE_FILES;
@@ -47,6 +47,24 @@ struct SpeechDecoder {
 }
 
 impl Device {
+    /// Returns the endpoint of a decoder. One that gives keys and values for its next run keeps them in its sessions, apart
+    /// from requests for the method itself.
+    fn stepping_endpoint(
+        &self,
+        entry: &MethodEntry,
+        fitted: &FittedDecoder,
+    ) -> Result<Arc<Endpoint>, CallError> {
+        let model = runnable(entry)?;
+        if fitted.carrying.is_empty() {
+            return self.endpoint(entry, model);
+        }
+        let model = EndpointModel {
+            carrying: fitted.carrying.clone(),
+            ..model.clone()
+        };
+        self.endpoint_in(&entry.steps, &model)
+    }
+
     /// Prepares the transcript of a sound by an entry of the device.
     pub(super) async fn prepare_speech(
         &self,
@@ -84,7 +102,7 @@ impl Device {
         Ok(PreparedSpeech {
             encoder: self.endpoint(entry, runnable(entry)?)?,
             decoder: SpeechDecoder {
-                endpoint: self.endpoint(other, runnable(other)?)?,
+                endpoint: self.stepping_endpoint(other, &fitted)?,
                 fitted,
                 tokenizer,
                 session: None,

@@ -72,6 +72,8 @@ pub(super) struct MethodEntry {
     pub(super) reading: Option<PortableReading>,
     /// Created at the first call.
     pub(super) endpoint: OnceLock<Arc<Endpoint>>,
+    /// The endpoint of a decoder that keeps keys and values in its sessions.
+    pub(super) steps: OnceLock<Arc<Endpoint>>,
     /// Read at the first use.
     pub(super) takes: OnceLock<MethodTakes>,
     /// Found at the first use.
@@ -243,6 +245,7 @@ impl MethodEntry {
             model,
             reading,
             endpoint: OnceLock::new(),
+            steps: OnceLock::new(),
             takes: OnceLock::new(),
             recipe: OnceLock::new(),
         }
