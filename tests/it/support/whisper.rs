@@ -211,13 +211,18 @@ fn merged_decoder(weights: &HashMap<String, Weight>) -> Vec<u8> {
         let query = net.linear(&normal, &format!("{name}/attention/linear_0"));
         let query = net.by_head(&query);
         let encoded = [0, 1].map(|place| {
-            let part = ["key", "value"][place];
+            let which = ["key", "value"][place];
             let linear = format!("{name}/attention/linear_1");
-            let old = format!("past_key_values.{layer}.encoder.{part}");
+            let old = format!("past_key_values.{layer}.encoder.{which}");
             let place = i64::from(place == 1);
             let used = net.branches(&old, (&linear, place));
             let given = net.branches("nothing", (&linear, place));
-            net.present(layer, &format!("encoder.{part}"), &given, &heads("encoded"));
+            net.present(
+                layer,
+                &format!("encoder.{which}"),
+                &given,
+                &heads("encoded"),
+            );
             used
         });
         let seen = net.attention_of([&query, &encoded[0], &encoded[1]], None);
