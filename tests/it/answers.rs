@@ -481,6 +481,17 @@ fn a_decoder_that_takes_keys_and_values_hears_the_same() {
     }
 }
 
+/// For `tests/bench/answers.py`.
+#[cfg(feature = "ort")]
+#[test]
+#[ignore = "writes the package of a benchmark into PKGTOOL_WRITE_PACKAGE"]
+fn a_package_of_whisper_is_written() {
+    let models = RealModels::or_skip("the package of a benchmark").expect("tests/setup has run");
+    let folder = std::env::var("PKGTOOL_WRITE_PACKAGE").expect("a directory to write");
+    let package = models.writer_with(DecoderKind::Merged);
+    pkgtool_testing::coreml::copy(package.path(), Path::new(&folder));
+}
+
 #[cfg(feature = "ort")]
 #[test]
 fn settings_of_transcripts_are_checked() {

@@ -4,6 +4,7 @@ use serde_json::{Value as Json, json};
 
 use crate::answer::TypedAnswerKind;
 use crate::recipe::ParameterKind;
+use crate::trained::TrainedLabels;
 
 impl TypedAnswerKind {
     /// Returns the JSON Schema of answers.
@@ -133,6 +134,25 @@ impl ParameterKind {
                 json!({"anyOf": [{"type": "string"}, list(&json!({"type": "string"}))]})
             }
         }
+    }
+}
+
+impl TrainedLabels {
+    /// Returns the JSON Schema of answers.
+    pub fn schema(&self) -> Json {
+        let [number, index, flag] =
+            ["number", "integer", "boolean"].map(|name| json!({"type": name}));
+        let names = json!({"enum": *self.names});
+        let mut members = vec![("label", &names), ("score", &number), ("index", &index)];
+        let several = self.decision.map(|decision| decision.multi_label);
+        if several == Some(true) {
+            members.push(("holds", &flag));
+        }
+        let labels = list(&all(&members));
+        if several == Some(false) {
+            return all(&[("labels", &labels), ("abstains", &flag)]);
+        }
+        all(&[("labels", &labels)])
     }
 }
 

@@ -18,7 +18,7 @@ use crate::support::fixture;
 use crate::support::gateway::{Gateway, Setup};
 
 const PATH: &str = "/api/adapters/compat/chat/completions";
-const CONFIGS: &str = "/api/mlpgateway/account/local/model/jackdaw/predict-config";
+const SERVICE: &str = "jackdaw";
 /// Backends of the decoder example. Each one handles the KV cache differently: a program that keeps
 /// its tokens itself (`xnnpack`), past and present tensors whose rows share runs (`mlx`), and no
 /// cache (`qnn`).
@@ -29,12 +29,6 @@ fn start(settings: &str) -> Gateway {
         .settings(settings)
         .packages(examples().join("jackdaw"))
         .start()
-}
-
-fn choose(gateway: &Gateway, backend: &str) {
-    let config = json!({ "backend": backend }).to_string();
-    let body = json!({"name": backend, "isDefault": true, "config": config});
-    gateway.post(CONFIGS, body.to_string()).expect(200);
 }
 
 /// Returns requests with the answers that `transformers` gave to them.
@@ -118,7 +112,7 @@ fn assert_answers(gateway: &Gateway, body: &Value, one: &Value, what: &str) -> V
 fn every_shape_of_decoder_says_what_is_known() {
     let gateway = start("");
     for backend in BACKENDS {
-        choose(&gateway, backend);
+        gateway.choose_backend(SERVICE, backend);
         for (body, one) in conversations() {
             assert_answers(&gateway, &body, &one, backend);
         }
@@ -128,7 +122,7 @@ fn every_shape_of_decoder_says_what_is_known() {
 #[test]
 fn many_conversations_at_once_say_what_each_says_alone() {
     let gateway = start("");
-    choose(&gateway, "mlx");
+    gateway.choose_backend(SERVICE, "mlx");
     let all = conversations();
     // Greedy requests: each has exactly one right answer.
     let next = AtomicUsize::new(0);
@@ -167,7 +161,7 @@ fn leave(gateway: &Gateway, body: &Value) {
 fn turns_of_a_conversation_use_what_is_held() {
     let gateway = start("");
     for backend in ["xnnpack", "mlx"] {
-        choose(&gateway, backend);
+        gateway.choose_backend(SERVICE, backend);
         for round in 0..3 {
             let what = format!("{backend}, round {round}");
             let first = json!({"role": "user", "content": "My name is Ada."});
@@ -204,7 +198,7 @@ fn turns_of_a_conversation_use_what_is_held() {
 #[test]
 fn a_worker_that_dies_between_turns_is_not_noticed() {
     let gateway = start("");
-    choose(&gateway, "mlx");
+    gateway.choose_backend(SERVICE, "mlx");
     let all = conversations();
     for (body, one) in &all[..6] {
         assert_answers(&gateway, body, one, "before");
@@ -236,7 +230,7 @@ fn workers(gateway: &Gateway) -> Vec<String> {
 fn a_prompt_that_is_too_long_is_refused_with_both_numbers() {
     let gateway = start("");
     for backend in BACKENDS {
-        choose(&gateway, backend);
+        gateway.choose_backend(SERVICE, backend);
         let body = json!({"model": "local/jackdaw", "messages": [
             {"role": "user", "content": "Hello! ".repeat(1000)}
         ]});
@@ -253,7 +247,7 @@ fn a_prompt_that_is_too_long_is_refused_with_both_numbers() {
         let is_more = |number: &usize| *number > holds;
         assert!(numbers.iter().any(is_more), "{backend}: {message}");
     }
-    choose(&gateway, "xnnpack");
+    gateway.choose_backend(SERVICE, "xnnpack");
     let body = json!({"model": "local/jackdaw", "max_tokens": 600, "messages": [
         {"role": "user", "content": "Hello!"}
     ]});
@@ -293,7 +287,7 @@ fn what_a_package_cannot_do_is_told_at_its_field() {
 fn events_add_up_to_the_whole_answer() {
     let gateway = start("");
     for backend in BACKENDS {
-        choose(&gateway, backend);
+        gateway.choose_backend(SERVICE, backend);
         for (mut body, one) in conversations().into_iter().take(6) {
             body["stream"] = json!(true);
             let reply = post(&gateway, PATH, &body.to_string()).expect(200);
@@ -309,7 +303,7 @@ fn events_add_up_to_the_whole_answer() {
 fn a_stream_may_take_longer_than_an_answer() {
     let gateway = start("[services.jackdaw]\npredict_timeout_s = 1.5");
     // This backend has no cache, so every token takes longer than the one before.
-    choose(&gateway, "qnn");
+    gateway.choose_backend(SERVICE, "qnn");
     let mut body = json!({"model": "local/jackdaw", "temperature": 0, "max_tokens": 4000,
         // The bias suppresses the end token, so generation never ends by itself.
         "logit_bias": {"0": -100, "2": -100},

@@ -13,7 +13,6 @@ use crate::support::fixture;
 use crate::support::gateway::{Gateway, Setup};
 
 const PATH: &str = "/api/adapters/compat/chat/completions";
-const CONFIGS: &str = "/api/mlpgateway/account/local/model/lookout/predict-config";
 
 fn start() -> Gateway {
     Setup::new().packages(examples().join("lookout")).start()
@@ -55,9 +54,7 @@ fn request(messages: &[Value]) -> Value {
 fn both_shapes_say_what_is_known_about_pictures() {
     let gateway = start();
     for backend in ["xnnpack", "mlx"] {
-        let config = json!({ "backend": backend }).to_string();
-        let body = json!({"name": backend, "isDefault": true, "config": config});
-        gateway.post(CONFIGS, body.to_string()).expect(200);
+        gateway.choose_backend("lookout", backend);
         // The second time, what earlier conversations left is used again.
         for round in 0..2 {
             for (place, (messages, one)) in conversations().into_iter().enumerate() {
@@ -82,8 +79,7 @@ fn both_shapes_say_what_is_known_about_pictures() {
 #[test]
 fn a_conversation_goes_on_from_its_pictures_and_no_other() {
     let gateway = start();
-    let config = json!({"name": "a", "isDefault": true, "config": "{\"backend\": \"xnnpack\"}"});
-    gateway.post(CONFIGS, config.to_string()).expect(200);
+    gateway.choose_backend("lookout", "xnnpack");
     let pictured = conversations().into_iter().map(|(messages, _)| messages);
     let questions: Vec<Value> = pictured
         .map(|messages| messages[0]["content"][0].clone())

@@ -239,6 +239,15 @@ impl Gateway {
         http::request(self.address, "POST", path, &headers, body.as_ref())
     }
 
+    /// Lets a backend answer the requests to a service of `local` that name none.
+    #[track_caller]
+    pub(crate) fn choose_backend(&self, service: &str, backend: &str) {
+        let path = format!("/api/mlpgateway/account/local/model/{service}/predict-config");
+        let config = serde_json::json!({ "backend": backend }).to_string();
+        let body = serde_json::json!({"name": backend, "isDefault": true, "config": config});
+        self.post(&path, body.to_string()).expect(200);
+    }
+
     /// Creates a task of a service of `local` and returns its id.
     #[track_caller]
     pub(crate) fn create(&self, service: &str, body: impl AsRef<[u8]>) -> String {

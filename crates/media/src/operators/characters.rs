@@ -97,7 +97,7 @@ struct Area {
 
 /// A part of a line, or a line.
 #[derive(Debug, Clone, Copy)]
-struct Part {
+struct LinePart {
     rectangle: Rectangle,
     score: f64,
 }
@@ -129,7 +129,7 @@ fn character_map(
     let parts = areas.iter().filter_map(|area| {
         let rectangle = Rectangle::around(&area.grown([width, height]))?;
         let score = f64::from(area.best);
-        Some(Part { rectangle, score })
+        Some(LinePart { rectangle, score })
     });
     let lines = joined(parts.collect(), arguments);
     let geometry = context.geometry;
@@ -138,7 +138,7 @@ fn character_map(
         f64::from(geometry.model[1]) / as_number(height.max(1)),
     ];
     let page = PAGE / as_number(height.max(1));
-    let is_large = |line: &Part| {
+    let is_large = |line: &LinePart| {
         let [length, height] = line.rectangle.long_and_short();
         height * page > arguments.number("least_height")
             && length * page > arguments.number("least_length")
@@ -162,9 +162,9 @@ fn character_map(
 }
 
 /// Joins parts that follow each other on a line, the longest ones first.
-fn joined(mut parts: Vec<Part>, arguments: &Arguments) -> Vec<Part> {
+fn joined(mut parts: Vec<LinePart>, arguments: &Arguments) -> Vec<LinePart> {
     let [gap, offset, ratio] = ["gap", "offset", "height_ratio"].map(|name| arguments.number(name));
-    let length = |part: &Part| part.rectangle.long_and_short()[0];
+    let length = |part: &LinePart| part.rectangle.long_and_short()[0];
     parts.sort_by(|a, b| length(a).total_cmp(&length(b)));
     let mut lines = Vec::new();
     while let Some(mut line) = parts.pop() {
@@ -172,7 +172,7 @@ fn joined(mut parts: Vec<Part>, arguments: &Arguments) -> Vec<Part> {
             let axis = line.rectangle.direction(MIN_LONG);
             let [_, height] = line.rectangle.long_and_short();
             let centre = line.rectangle.centre();
-            let follows = |part: &Part| {
+            let follows = |part: &LinePart| {
                 let [_, own] = part.rectangle.long_and_short();
                 let [x, y] = part.rectangle.centre();
                 let across = (y - centre[1]) * axis[0] - (x - centre[0]) * axis[1];
@@ -180,7 +180,7 @@ fn joined(mut parts: Vec<Part>, arguments: &Arguments) -> Vec<Part> {
                     && (own - height).abs() < own * ratio
                     && line.rectangle.gap(&part.rectangle) < own * gap
             };
-            let distance = |part: &Part| {
+            let distance = |part: &LinePart| {
                 let [x, y] = part.rectangle.centre();
                 (x - centre[0]).hypot(y - centre[1])
             };

@@ -24,7 +24,7 @@ pub use fault::FieldError;
 pub use format::ResponseFormat;
 pub use json::read_json;
 pub use message::{Content, ContentPart, Message, Role, ToolCall};
-pub use picture::{ChatPicture, data_uri};
+pub use picture::{BASE64, ChatPicture, data_uri};
 pub use request::ChatRequest;
 pub use shared::Streaming;
 pub use tool::{Tool, ToolChoice};

@@ -12,8 +12,8 @@ use super::fault::{FieldError, quoted};
 use super::field::RequestField;
 use crate::slot::PictureId;
 
-/// Some clients leave out the padding.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
+/// Base64 as clients send it: some leave out the padding.
+pub const BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );

@@ -7,6 +7,7 @@ use serde_json::json;
 use super::{BASE, derived, ended, fit, succeeded, uploaded};
 use crate::gateway::examples;
 use crate::support::gateway::Setup;
+use crate::support::run::pkgtool;
 
 /// Returns a picture of one colour as a PNG in base64; `shade` darkens it.
 fn picture(red: u8, blue: u8, shade: u8) -> String {
@@ -50,6 +51,27 @@ fn pictures_are_learned_as_texts_are() {
         let body = json!({"image_base64": picture(red, blue, 1)}).to_string();
         let answer = gateway.post(&predict, body).expect(200).json();
         assert_eq!(answer["labels"][0]["label"], label, "{answer}");
+    }
+    // The command says the same about a file.
+    let trained = gateway.data().join("trained/1/colours");
+    let (photo, trained) = (trained.join("photo.png"), trained.to_string_lossy());
+    std::fs::write(&photo, STANDARD.decode(picture(240, 0, 1)).expect("base64")).expect("written");
+    let photo = photo.to_string_lossy();
+    let said = pkgtool(["run", &trained, &photo, "--json"])
+        .run()
+        .expect_code(0);
+    assert_eq!(said.json()["answer"]["labels"][0]["label"], "red");
+    for (given, words) in [
+        (["a red car", "--json"], "no such picture"),
+        (["--text", "red"], "takes a picture, not texts"),
+    ] {
+        let arguments = ["run", &trained].into_iter().chain(given);
+        let said = pkgtool(arguments).run();
+        assert!(
+            said.code != 0 && said.stderr.contains(words),
+            "{}",
+            said.stderr
+        );
     }
     let refused = gateway
         .post(&predict, json!({"texts": ["red"]}).to_string())

@@ -72,6 +72,19 @@ fn a_text_has_the_labels_that_hold() {
     assert_eq!(holding(&gateway, "a new phone", &none), [""; 0]);
     let all = json!({"threshold": 0.0});
     assert_eq!(holding(&gateway, "a new phone", &all).len(), 3);
+    let document = gateway
+        .get("/openapi.json?service=local/pairs")
+        .expect(200)
+        .json();
+    let path = "/api/mlpgateway/account/{account}/model/{model}/predict";
+    let answer = "/post/responses/200/content/application~1json/schema/anyOf/0/properties/classified_texts/items";
+    let answer = document["paths"][path].pointer(answer).expect("a schema");
+    let label = &answer["properties"]["labels"]["items"]["properties"];
+    assert_eq!(
+        label["label"]["enum"],
+        json!(["animals", "people", "places"])
+    );
+    assert_eq!(label["holds"]["type"], "boolean");
     let page = gateway
         .get(&format!("{BASE}/job/1/report"))
         .expect(200)

@@ -79,6 +79,7 @@ fn restrict_to_service(document: &mut Value, service: &Service, bodies: Option<&
         ServiceKind::Device(device) => device.recipes(None),
         _ => Vec::new(),
     };
+    let labelled = service.device().and_then(|it| it.labelled_schema());
     for (path, item) in paths
         .iter_mut()
         .filter(|(path, _)| path.contains(SERVICE_PATH))
@@ -89,6 +90,9 @@ fn restrict_to_service(document: &mut Value, service: &Service, bodies: Option<&
             .flat_map(|it| it.values_mut())
         {
             restrict_parameters(operation, service, bodies);
+            if let Some(schema) = &labelled {
+                add_answer(operation, path, schema);
+            }
             if let Some(bodies) = bodies {
                 restrict_body(operation, path, bodies);
             }
@@ -128,12 +132,7 @@ fn add_media(operation: &mut Value, path: &str, recipes: &[&ModelRecipe]) {
     let forms = kind.media_types();
     let file = json!({"type": "string", "format": "binary"});
     let end = path.rsplit('/').next().unwrap_or_default();
-    // The answer to an asynchronous request is a task.
-    let answers_at_once = PREDICTS.contains(&end) && !path.contains("/async/");
-    let answers = operation.pointer_mut("/responses/200/content");
-    if let Some(answers) = answers.filter(|_| answers_at_once) {
-        let others = answers["application/json"]["schema"].take();
-        answers["application/json"]["schema"] = json!({"anyOf": [kind.schema(), others]});
+    if let Some(answers) = add_answer(operation, path, &kind.schema()) {
         for format in forms.iter().filter(|form| **form != TypedAnswerKind::JSON) {
             answers[format] = json!({"schema": file});
         }
@@ -175,6 +174,18 @@ fn add_media(operation: &mut Value, path: &str, recipes: &[&ModelRecipe]) {
     let form = json!({"type": "object", "required": [field], "properties": fields});
     content["multipart/form-data"] = json!({"schema": form});
     content[takes.media_range()] = json!({"schema": whole});
+}
+
+/// Adds the schema of a typed answer to an operation that answers at once. Returns the answers by media type.
+fn add_answer<'o>(operation: &'o mut Value, path: &str, schema: &Value) -> Option<&'o mut Value> {
+    let end = path.rsplit('/').next().unwrap_or_default();
+    // The answer to an asynchronous request is a task.
+    let answers_at_once = PREDICTS.contains(&end) && !path.contains("/async/");
+    let answers = operation.pointer_mut("/responses/200/content");
+    let answers = answers.filter(|_| answers_at_once)?;
+    let others = answers["application/json"]["schema"].take();
+    answers["application/json"]["schema"] = json!({"anyOf": [schema, others]});
+    Some(answers)
 }
 
 /// Restricts the parameters of an operation to the service's names and to the configs that match.

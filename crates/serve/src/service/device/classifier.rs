@@ -140,6 +140,21 @@ pub(super) fn most(value: &RawValue) -> Result<Option<usize>, Refusal> {
 }
 
 impl Device {
+    /// Returns the JSON Schema of the answers of a trained classifier; `None` for other services.
+    pub fn labelled_schema(&self) -> Option<serde_json::Value> {
+        let classifies = self.classifies.as_ref()?;
+        let one = classifies.labels.schema();
+        Some(if classifies.takes_texts {
+            serde_json::json!({
+                "type": "object",
+                "required": ["classified_texts"],
+                "properties": {"classified_texts": {"type": "array", "items": one}},
+            })
+        } else {
+            one
+        })
+    }
+
     /// Returns whether it classifies texts.
     pub(super) fn takes_labelled_texts(&self) -> bool {
         self.classifies.as_ref().is_some_and(|it| it.takes_texts)

@@ -13,8 +13,9 @@ use pkgtool_media::MediaKind;
 
 use super::super::Refusal;
 use super::super::json::{self, shown, unknown_key};
-use super::super::tensors::{BASE64, takes_no_pictures, without_data_url};
+use super::super::tensors::{takes_no_pictures, without_data_url};
 use super::MediaAnswerForm;
+use pkgtool_text::chat::BASE64;
 
 /// Keys of a request as JSON.
 const KEYS: &[&str] = &[IMAGE, AUDIO, SETTINGS, ANSWER];

@@ -3,8 +3,6 @@
 //! Invariant: a tensor never has more elements than the data.
 
 use ::base64::Engine as _;
-use ::base64::alphabet;
-use ::base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::value::RawValue;
 
 use super::super::Refusal;
@@ -13,12 +11,7 @@ use pkgtool_engine::tensor::input::json_array;
 use pkgtool_engine::tensor::npy::MAX_RANK;
 use pkgtool_engine::tensor::{DType, Tensor, TensorSpec, byte_size};
 use pkgtool_model::Dim;
-
-/// The standard alphabet with optional padding, because clients differ.
-pub(in crate::service) const BASE64: GeneralPurpose = GeneralPurpose::new(
-    &alphabet::STANDARD,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
-);
+use pkgtool_text::chat::BASE64;
 
 /// Parses a `shape`.
 pub(super) fn shape(value: &RawValue, place: &str) -> Result<Vec<u64>, Refusal> {

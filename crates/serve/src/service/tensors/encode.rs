@@ -8,8 +8,8 @@ use half::{bf16, f16};
 use serde::Serialize;
 
 use super::Encoding;
-use super::data::BASE64;
 use pkgtool_engine::tensor::{DType, Signature, Tensor};
+use pkgtool_text::chat::BASE64;
 
 /// Writes `{"outputs": [{"name", "shape", "dtype", "data"}]}`. `data` is a flat array in row-major
 /// order. With [`Encoding::Base64`] it is a string, and `"encoding": "base64"` is added.

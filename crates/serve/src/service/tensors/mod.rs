@@ -22,7 +22,6 @@ use pkgtool_engine::tensor::{DType, Signature, Tensor};
 pub use encode::encode;
 pub use picture::Picture;
 
-pub(super) use data::BASE64;
 pub(super) use picture::{undecoded, without_data_url};
 
 /// Keys of a request with tensors.

@@ -8,12 +8,12 @@ use serde_json::value::RawValue;
 use super::super::away::call_error;
 use super::super::json::{self, kind, shown};
 use super::super::{CallError, Refusal};
-use super::data::BASE64;
 use super::names;
 use pkgtool_engine::runtime::parsers::{ParserClient, ParserError};
 use pkgtool_engine::runtime::picture::{self, PictureError, PictureFault};
 use pkgtool_engine::tensor::input;
 use pkgtool_engine::tensor::{Signature, Tensor};
+use pkgtool_text::chat::BASE64;
 
 /// Maximum number of values in `mean` and `std`, which is the maximum number of channels.
 const MAX_CHANNELS: usize = 4;

@@ -71,7 +71,7 @@ pub(in super::super) fn run(
     let wish = wish(args)?;
     let is_picture = input::picture_inputs(&models.encoder.signature).len() == 1;
     let encoded = match given {
-        [file] if is_picture => picture(args, models, file)?,
+        [file] if is_picture && args.texts.texts.is_empty() => picture(args, models, file)?,
         _ if is_picture => {
             return Err(Failure::Other(
                 "the model takes a picture, not texts".to_owned(),
