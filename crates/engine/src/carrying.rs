@@ -42,6 +42,13 @@ pub struct CarriedTensor {
     pub begin: Vec<u64>,
 }
 
+impl CarriedTensor {
+    /// Returns whether a run left this state as it was, by an output that is empty.
+    pub(crate) fn is_left_out(&self, is_empty: bool) -> bool {
+        self.axis.is_none() && is_empty
+    }
+}
+
 /// An axis of an input or output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TensorAxis {

@@ -210,8 +210,11 @@ impl LaneStates {
             let states = states.into_iter().zip(&packed.states);
             let states = carrying.states.iter().zip(states);
             let kept = states.map(|(carried, (state, before))| {
-                let is_left_out = carried.axis.is_none() && state.is_empty();
-                if is_left_out { before.clone() } else { state }
+                if carried.is_left_out(state.is_empty()) {
+                    before.clone()
+                } else {
+                    state
+                }
             });
             self.put(only.lane, kept.collect());
             return Ok(());

@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use pkgtool_engine::tensor::{DType, Tensor};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -45,7 +46,7 @@ pub struct TrainedLabels {
     pub decision: Option<LabelDecision>,
 }
 
-/// What a request says about its answer.
+/// Options of a request for its answer.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LabelWish {
     /// Maximum number of labels.
@@ -104,8 +105,22 @@ impl TrainedLabels {
         )))
     }
 
+    /// Returns the answers for the head's probabilities of these many vectors; `None` for another number of
+    /// probabilities.
+    pub fn answers(
+        &self,
+        scores: &[f32],
+        vectors: usize,
+        wish: LabelWish,
+    ) -> Option<Vec<LabelledAnswer<'_>>> {
+        let names = self.names.len();
+        let rows = scores.chunks_exact(names.max(1));
+        let answers = rows.map(|scores| self.answer(scores, wish));
+        (scores.len() == vectors * names).then(|| answers.collect())
+    }
+
     /// Returns the answer for the probabilities of a text or picture.
-    pub fn answer(&self, scores: &[f32], wish: LabelWish) -> LabelledAnswer<'_> {
+    fn answer(&self, scores: &[f32], wish: LabelWish) -> LabelledAnswer<'_> {
         let multi_label = self.decision.is_some_and(|it| it.multi_label);
         let threshold = wish.threshold.or(self.decision.map(|it| it.threshold));
         let pairs = self.names.iter().zip(scores).enumerate();
@@ -125,6 +140,15 @@ impl TrainedLabels {
         labels.truncate(wish.most.unwrap_or(usize::MAX));
         LabelledAnswer { labels, abstains }
     }
+}
+
+/// Combines vectors into the input of a head.
+pub fn head_input(vectors: &[Vec<f32>]) -> Result<Tensor, String> {
+    let width = vectors.first().map_or(0, Vec::len);
+    let bytes = vectors.iter().flatten().flat_map(|it| it.to_le_bytes());
+    let shape = vec![vectors.len() as u64, width as u64];
+    let tensor = Tensor::new(DType::Float32, shape, bytes.collect());
+    tensor.map_err(|error| format!("vectors have different lengths: {error}"))
 }
 
 /// Reads the first file of this name beside the configs.

@@ -192,7 +192,7 @@ fn kept(carrying: &Carrying, left: Vec<DynValue>, before: Vec<DynValue>) -> Vec<
         .map(|(carried, value)| {
             let old = before.next();
             let is_empty = value.shape().contains(&0);
-            old.filter(|_| carried.axis.is_none() && is_empty)
+            old.filter(|_| carried.is_left_out(is_empty))
                 .unwrap_or(value)
         })
         .collect()

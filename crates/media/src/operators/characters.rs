@@ -1,10 +1,9 @@
 //! Lines of text in maps of characters and of the links between them.
 
-use super::lines::{Rectangle, as_number, hull, in_reading_order};
+use super::lines::{AreaTouch, Rectangle, areas, as_number, hull, line_answer, row_ends};
 use super::{Data, DataKind, Operator, StepContext, values};
-use crate::answer::{LineAnswer, TextLine, TypedAnswer, TypedAnswerKind};
+use crate::answer::TypedAnswerKind;
 use crate::operators::{Arguments, Parameter, ParameterKind};
-use crate::picture::Quad;
 
 /// Minimum number of pixels of an area.
 const MIN_PIXELS: usize = 10;
@@ -86,15 +85,6 @@ struct CharacterMap<'a> {
     pairs: &'a [f32],
 }
 
-/// Pixels that touch each other.
-#[derive(Debug, Default, PartialEq)]
-struct Area {
-    /// First and last pixel of each row.
-    rows: Vec<[usize; 3]>,
-    pixels: usize,
-    best: f32,
-}
-
 /// A part of a line, or a line.
 #[derive(Debug, Clone, Copy)]
 struct LinePart {
@@ -121,44 +111,21 @@ fn character_map(
         pairs: &array.values,
     };
     let thresholds = ["pixel_threshold", "link_threshold"].map(|name| arguments.number(name));
-    let least = arguments.number("threshold");
-    let mut areas = map.areas(thresholds);
-    areas.retain(|area| area.pixels >= MIN_PIXELS && f64::from(area.best) >= least);
-    areas.sort_by_key(|area| std::cmp::Reverse(area.pixels));
+    let mut areas = map.areas(thresholds, arguments.number("threshold"));
+    areas.sort_by_key(|area| std::cmp::Reverse(area.len()));
     areas.truncate(MAX_AREAS);
-    let parts = areas.iter().filter_map(|area| {
-        let rectangle = Rectangle::around(&area.grown([width, height]))?;
-        let score = f64::from(area.best);
-        Some(LinePart { rectangle, score })
-    });
-    let lines = joined(parts.collect(), arguments);
-    let geometry = context.geometry;
-    let step = [
-        f64::from(geometry.model[0]) / as_number(width.max(1)),
-        f64::from(geometry.model[1]) / as_number(height.max(1)),
-    ];
+    let words = areas.iter().filter_map(|area| map.word(area));
+    let lines = joined(words.collect(), arguments);
     let page = PAGE / as_number(height.max(1));
     let is_large = |line: &LinePart| {
         let [length, height] = line.rectangle.long_and_short();
         height * page > arguments.number("least_height")
             && length * page > arguments.number("least_length")
     };
-    let lines = lines.into_iter().filter(is_large).map(|line| {
-        let corners = line.rectangle.corners();
-        TextLine {
-            quad: Quad(corners.map(|[x, y]| geometry.to_picture([x * step[0], y * step[1]]))),
-            score: line.score,
-            read: None,
-        }
-    });
-    let mut lines: Vec<TextLine> = lines.collect();
-    lines.sort_by(|a, b| b.score.total_cmp(&a.score));
-    lines.truncate(arguments.whole("most"));
-    Ok(Data::Answer(TypedAnswer::Lines(LineAnswer {
-        lines: in_reading_order(lines, 0),
-        text: None,
-        size: geometry.picture,
-    })))
+    let lines = lines.into_iter().filter(is_large);
+    let lines = lines.map(|line| (line.rectangle, line.score)).collect();
+    let most = arguments.whole("most");
+    Ok(line_answer(lines, [width, height], most, context))
 }
 
 /// Joins parts that follow each other on a line, the longest ones first.
@@ -202,78 +169,60 @@ fn joined(mut parts: Vec<LinePart>, arguments: &Arguments) -> Vec<LinePart> {
 }
 
 impl CharacterMap<'_> {
-    /// Returns the areas of characters and links whose pixels touch by an edge.
-    fn areas(&self, [character, link]: [f64; 2]) -> Vec<Area> {
+    /// Returns the areas of characters and links whose best pixel has a score of at least `least`.
+    fn areas(&self, [character, link]: [f64; 2], least: f64) -> Vec<Vec<usize>> {
         let pairs = self.pairs.chunks_exact(2);
         let is_text = pairs.map(|pair| f64::from(pair[0]) > character || f64::from(pair[1]) > link);
-        let mut is_text: Vec<bool> = is_text.take(self.width * self.height).collect();
-        let mut areas = Vec::new();
-        let mut waiting = Vec::new();
-        for start in 0..is_text.len() {
-            if !std::mem::take(&mut is_text[start]) {
-                continue;
-            }
-            let mut area = Area::default();
-            waiting.push(start);
-            while let Some(pixel) = waiting.pop() {
-                let (x, y) = (pixel % self.width, pixel / self.width);
-                area.add(x, y, self.pairs[2 * pixel]);
-                let beside = [
-                    (x > 0).then(|| pixel - 1),
-                    (x + 1 < self.width).then_some(pixel + 1),
-                    (y > 0).then(|| pixel - self.width),
-                    (y + 1 < self.height).then_some(pixel + self.width),
-                ];
-                for near in beside.into_iter().flatten() {
-                    if std::mem::take(&mut is_text[near]) {
-                        waiting.push(near);
-                    }
-                }
-            }
-            areas.push(area);
-        }
+        let is_text = is_text.take(self.width * self.height).collect();
+        let mut areas = areas(is_text, self.width, AreaTouch::Edges);
+        areas.retain(|area| area.len() >= MIN_PIXELS && self.best(area) >= least);
         areas
     }
-}
 
-impl Area {
-    fn add(&mut self, x: usize, y: usize, score: f32) {
-        self.pixels += 1;
-        self.best = self.best.max(score);
-        // A start is the uppermost pixel of its area.
-        let top = self.rows.first().map_or(y, |row| row[0]);
-        for missing in self.rows.len()..=y - top {
-            self.rows.push([top + missing, usize::MAX, 0]);
-        }
-        let [_, first, last] = &mut self.rows[y - top];
-        (*first, *last) = ((*first).min(x), (*last).max(x));
+    /// Returns the score of an area's best pixel.
+    fn best(&self, area: &[usize]) -> f64 {
+        let scores = area.iter().map(|pixel| self.pairs[2 * pixel]);
+        f64::from(scores.fold(0.0, f32::max))
     }
 
-    /// Returns the hull of the pixels and those around them, as far as the area is thick.
+    /// Returns the word of an area.
+    fn word(&self, area: &[usize]) -> Option<LinePart> {
+        Some(LinePart {
+            rectangle: Rectangle::around(&self.grown(area))?,
+            score: self.best(area),
+        })
+    }
+
+    /// Returns the hull of an area's pixels and those around them, as far as the area is thick.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "a root of a number of pixels"
     )]
-    fn grown(&self, size: [usize; 2]) -> Vec<[f64; 2]> {
-        let left = self.rows.iter().map(|row| row[1]).min().unwrap_or(0);
-        let right = self.rows.iter().map(|row| row[2]).max().unwrap_or(0);
-        let longest = self.rows.len().max(right + 1 - left.min(right));
-        let thickness = (as_number(self.pixels) / as_number(longest)).sqrt();
+    fn grown(&self, area: &[usize]) -> Vec<[f64; 2]> {
+        let ends = row_ends(area, self.width);
+        let side = |axis: usize| {
+            let least = ends
+                .iter()
+                .map(|end| end[axis])
+                .fold(f64::INFINITY, f64::min);
+            let most = ends.iter().map(|end| end[axis]).fold(0.0, f64::max);
+            most - least + 1.0
+        };
+        let thickness = (as_number(area.len()) / side(0).max(side(1))).sqrt();
         let radius = (thickness * 2.0) as usize;
         // A square of `radius + 1` pixels: an even one reaches further to the right and down.
         let after = radius.div_ceil(2);
-        let before = radius - after;
-        let [width, height] = size;
-        let mut points = Vec::new();
-        for [y, first, last] in &self.rows {
-            let (top, bottom) = (y.saturating_sub(before), (y + after).min(height - 1));
-            let (left, right) = (first.saturating_sub(before), (last + after).min(width - 1));
-            for y in [top, bottom] {
-                points.extend([left, right].map(|x| [as_number(x), as_number(y)]));
-            }
-        }
-        hull(points)
+        let [before, after] = [radius - after, after].map(as_number);
+        let [right, bottom] = [self.width, self.height].map(|size| as_number(size.max(1) - 1));
+        let squares = ends.iter().flat_map(|[x, y]| {
+            let (xs, ys) = (
+                [(x - before).max(0.0), (x + after).min(right)],
+                [(y - before).max(0.0), (y + after).min(bottom)],
+            );
+            ys.map(|y| xs.map(|x| [x, y]))
+        });
+        hull(squares.flatten().collect())
     }
 }
 
@@ -282,7 +231,9 @@ mod tests {
     use serde_json::Value as Json;
 
     use super::*;
+    use crate::answer::TypedAnswer;
     use crate::operators::{Array, Symbols};
+    use crate::picture::Quad;
 
     /// Reads maps and what `OpenCV` finds in them.
     fn cases() -> Vec<Json> {
@@ -328,12 +279,11 @@ mod tests {
                 height,
                 pairs: &pairs,
             };
-            let mut areas = map.areas([0.4, 0.4]);
-            areas.retain(|area| area.pixels >= MIN_PIXELS && area.best >= 0.7);
+            let areas = map.areas([0.4, 0.4], 0.7);
             let expected = case["boxes"].as_array().expect("a list");
             assert_eq!(areas.len(), expected.len(), "{}", case["name"]);
             for (area, expected) in areas.iter().zip(expected) {
-                let found = Rectangle::around(&area.grown([width, height])).expect("a box");
+                let found = map.word(area).expect("a box").rectangle;
                 let [x, y, long, short] = floats(expected)[..] else {
                     panic!("four numbers: {expected}");
                 };

@@ -78,18 +78,13 @@ fn text_map(
         height,
         scores: &array.values,
     };
-    let geometry = context.geometry;
-    let step = [
-        f64::from(geometry.model[0]) / as_number(width.max(1)),
-        f64::from(geometry.model[1]) / as_number(height.max(1)),
-    ];
-    let mut lines = Vec::new();
+    let mut found_lines = Vec::new();
     let is_text = map.above(
         arguments.number("pixel_threshold"),
         arguments.flag("dilate"),
     );
-    for area in areas(is_text, width) {
-        let Some(found) = Rectangle::around(&hull(area)) else {
+    for area in areas(is_text, width, AreaTouch::Corners) {
+        let Some(found) = Rectangle::around(&hull(row_ends(&area, width))) else {
             continue;
         };
         let score = map.mean_within(&found.corners());
@@ -100,21 +95,40 @@ fn text_map(
         if found.least_side() < MIN_GROWN_SIDE {
             continue;
         }
-        let corners = found.corners();
-        let quad = corners.map(|[x, y]| geometry.to_picture([x * step[0], y * step[1]]));
-        lines.push(TextLine {
-            quad: Quad(quad),
+        found_lines.push((found, score));
+    }
+    let most = arguments.whole("most");
+    Ok(line_answer(found_lines, [width, height], most, context))
+}
+
+/// Returns the surest lines in reading order. Rectangles are in pixels of a map of this size.
+pub(super) fn line_answer(
+    found: Vec<(Rectangle, f64)>,
+    [width, height]: [usize; 2],
+    most: usize,
+    context: &StepContext<'_>,
+) -> Data {
+    let geometry = context.geometry;
+    let step = [
+        f64::from(geometry.model[0]) / as_number(width.max(1)),
+        f64::from(geometry.model[1]) / as_number(height.max(1)),
+    ];
+    let lines = found.into_iter().map(|(rectangle, score)| {
+        let corners = rectangle.corners();
+        TextLine {
+            quad: Quad(corners.map(|[x, y]| geometry.to_picture([x * step[0], y * step[1]]))),
             score,
             read: None,
-        });
-    }
+        }
+    });
+    let mut lines: Vec<TextLine> = lines.collect();
     lines.sort_by(|a, b| b.score.total_cmp(&a.score));
-    lines.truncate(arguments.whole("most"));
-    Ok(Data::Answer(TypedAnswer::Lines(LineAnswer {
+    lines.truncate(most);
+    Data::Answer(TypedAnswer::Lines(LineAnswer {
         lines: in_reading_order(lines, 0),
         text: None,
         size: geometry.picture,
-    })))
+    }))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "sides of a map are small")]
@@ -193,42 +207,62 @@ impl ScoreMap<'_> {
     }
 }
 
-/// Returns the first and last pixel of each row of each area whose pixels touch, by an edge or a corner.
-fn areas(mut is_text: Vec<bool>, width: usize) -> Vec<Vec<[f64; 2]>> {
+/// How pixels of one area touch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum AreaTouch {
+    /// By an edge.
+    Edges,
+    /// By an edge or a corner.
+    Corners,
+}
+
+/// Returns the pixels of each area, by their places in the map. The first one is in the uppermost row.
+pub(super) fn areas(mut is_text: Vec<bool>, width: usize, touch: AreaTouch) -> Vec<Vec<usize>> {
     let mut areas = Vec::new();
     let height = is_text.len() / width.max(1);
-    let mut waiting = Vec::new();
     for start in 0..is_text.len() {
         if !std::mem::take(&mut is_text[start]) {
             continue;
         }
-        let mut ends: Vec<Option<(usize, usize)>> = Vec::new();
-        let top = start / width;
-        waiting.push(start);
-        while let Some(pixel) = waiting.pop() {
+        let mut area = vec![start];
+        let mut seen = 0;
+        while let Some(&pixel) = area.get(seen) {
+            seen += 1;
             let (x, y) = (pixel % width, pixel / width);
-            if ends.len() <= y - top {
-                ends.resize(y - top + 1, None);
-            }
-            let row = &mut ends[y - top];
-            *row = Some(row.map_or((x, x), |(first, last)| (first.min(x), last.max(x))));
             for near_y in y.saturating_sub(1)..=(y + 1).min(height - 1) {
                 for near_x in x.saturating_sub(1)..=(x + 1).min(width - 1) {
-                    if std::mem::take(&mut is_text[near_y * width + near_x]) {
-                        waiting.push(near_y * width + near_x);
+                    let touches = touch == AreaTouch::Corners || near_x == x || near_y == y;
+                    let near = near_y * width + near_x;
+                    if touches && std::mem::take(&mut is_text[near]) {
+                        area.push(near);
                     }
                 }
             }
         }
-        let rows = ends.into_iter().enumerate();
-        let points = rows.filter_map(|(row, ends)| {
-            let (first, last) = ends?;
-            let y = as_number(top + row);
-            Some([[as_number(first), y], [as_number(last), y]])
-        });
-        areas.push(points.flatten().collect());
+        areas.push(area);
     }
     areas
+}
+
+/// Returns the first and last pixel of each row of an area.
+pub(super) fn row_ends(area: &[usize], width: usize) -> Vec<[f64; 2]> {
+    let top = area.first().map_or(0, |start| start / width);
+    let mut ends: Vec<Option<(usize, usize)>> = Vec::new();
+    for pixel in area {
+        let (x, y) = (pixel % width, pixel / width);
+        if ends.len() <= y - top {
+            ends.resize(y - top + 1, None);
+        }
+        let row = &mut ends[y - top];
+        *row = Some(row.map_or((x, x), |(first, last)| (first.min(x), last.max(x))));
+    }
+    let rows = ends.into_iter().enumerate();
+    let points = rows.filter_map(|(row, ends)| {
+        let (first, last) = ends?;
+        let y = as_number(top + row);
+        Some([[as_number(first), y], [as_number(last), y]])
+    });
+    points.flatten().collect()
 }
 
 /// Returns the convex hull of points, in order around it.
@@ -385,7 +419,7 @@ impl Rectangle {
 }
 
 /// Sorts lines as they are read: by columns, rows, and from left to right.
-pub(super) fn in_reading_order(mut lines: Vec<TextLine>, depth: usize) -> Vec<TextLine> {
+fn in_reading_order(mut lines: Vec<TextLine>, depth: usize) -> Vec<TextLine> {
     let bounds = |line: &TextLine| line.quad.bounds();
     lines.sort_by(|a, b| bounds(a)[0].total_cmp(&bounds(b)[0]));
     let left = lines.first().map_or(0.0, |line| bounds(line)[0]);
@@ -495,10 +529,10 @@ mod tests {
     fn areas_that_touch_at_a_corner_are_one() {
         let map = ["#..#", ".#.#", "....", "...#"];
         let pixels = map.iter().flat_map(|row| row.chars().map(|c| c == '#'));
-        let found = areas(pixels.collect(), 4);
-        let sizes: Vec<usize> = found.iter().map(Vec::len).collect();
+        let found = areas(pixels.collect(), 4, AreaTouch::Corners);
+        let sizes: Vec<usize> = found.iter().map(|area| row_ends(area, 4).len()).collect();
         assert_eq!(sizes, [4, 4, 2]);
-        assert!(areas(Vec::new(), 0).is_empty());
+        assert!(areas(Vec::new(), 0, AreaTouch::Corners).is_empty());
         assert!(Rectangle::around(&hull(vec![[1.0, 1.0]])).is_none());
     }
 }

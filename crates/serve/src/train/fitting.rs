@@ -11,7 +11,9 @@ use ndarray::Array2;
 use serde_json::{Value, json};
 
 use super::advice::{self, Abstention, CurvePoint, HeldOut, Judged};
-use super::classifier::{self, Classifier, Examples, Fitted, Metrics, RowSubset};
+use super::classifier::{
+    self, ChosenPenalty, Classifier, Examples, FitError, Fitted, Metrics, RowSubset,
+};
 use super::embed::EmbeddedRows;
 use super::error::TrainError;
 use super::options::{ClassWeights, FitMethod, FitOptions};
@@ -20,7 +22,7 @@ use pkgtool_media::trained::LabelDecision;
 
 /// With fewer rows per label, on average, none are held out: cross-validation chooses among methods, and the classifier
 /// is fitted to all rows.
-pub(super) const FEW_ROWS: usize = 8;
+const FEW_ROWS: usize = 8;
 
 /// Penalties of the regressions that compete with centroids.
 const FEW_PENALTIES: [f64; 4] = [1.0, 0.1, 0.01, 0.001];
@@ -32,7 +34,7 @@ const MAX_FEW_LABELS: usize = 50;
 const MIN_FEW_GAIN: f64 = 0.01;
 
 /// Parts of the training rows at which quality is measured, in percent.
-pub(super) const CURVE_PARTS: [usize; 3] = [25, 50, 75];
+const CURVE_PARTS: [usize; 3] = [25, 50, 75];
 
 /// Parameters of the fitting thread.
 pub(super) struct FitTask {
@@ -107,7 +109,7 @@ impl FitTask {
         penalties: &[f64],
     ) -> Result<MeasuredClassifier, TrainError> {
         if !embedded.vectors.iter().all(|number| number.is_finite()) {
-            return Err(classifier::FitError::NotFinite.into());
+            return Err(FitError::NotFinite.into());
         }
         let examples = self.examples(embedded, places);
         let judge = |probabilities: &Array2<f32>| {
@@ -133,7 +135,7 @@ impl FitTask {
             let tried = match tried {
                 Ok(tried) => tried,
                 // Another penalty may succeed.
-                Err(classifier::FitError::Failed(_)) => continue,
+                Err(FitError::Failed(_)) => continue,
                 Err(error) => return Err(error.into()),
             };
             let score = judge(&tried);
@@ -208,8 +210,26 @@ impl FitTask {
             class_weights,
             weights,
             compared,
-        } = self.settle((examples, kept))?;
-        let curve = self.curve((examples, kept), (l2, &weights))?;
+        } = self.settle(
+            &|wanted| weights_of(wanted, &self.labels, examples.labels),
+            &|weighings| {
+                classifier::choose((examples, kept), weighings, options, &|_| self.goes_on())
+            },
+        )?;
+        let part = |rest| {
+            let (labels, count) = (examples.labels, examples.count);
+            classifier::split(labels, count, rest, options.seed).training
+        };
+        let measure = |rows: &[usize], options: &FitOptions| {
+            let part = RowSubset::of(examples, rows);
+            let weights = rows.iter().map(|row| weights[*row]).collect();
+            let part = part.examples(examples);
+            let fitted = classifier::fit(part, weights, l2, options, &|_| self.goes_on())?;
+            let taken = fitted.classifier.predict(kept.vectors);
+            Ok(Metrics::of(&self.labels, kept.labels, &taken))
+        };
+        let counts = (examples.labels.len(), kept.labels.len());
+        let curve = self.curve(counts, part, measure)?;
         let Fitted {
             classifier,
             loss,
@@ -299,60 +319,54 @@ impl FitTask {
     }
 
     /// Determines the penalty and the class weights: the given ones, or the best on the validation
-    /// rows.
-    fn settle(&self, rows: (Examples<'_>, Examples<'_>)) -> Result<FitSettings, TrainError> {
-        let options = &self.options;
-        let offered = options.offered_weights();
-        let (training, _) = rows;
-        let weighings = offered.iter();
-        let weighings = weighings.map(|it| weights_of(it, &self.labels, training.labels));
+    /// rows. `weigh` returns the weights of the training rows.
+    pub(super) fn settle<W>(
+        &self,
+        weigh: &dyn Fn(&ClassWeights) -> Result<W, TrainError>,
+        choose: &dyn Fn(&[W]) -> Result<ChosenPenalty, FitError>,
+    ) -> Result<FitSettings<W>, TrainError> {
+        let mut offered = self.options.offered_weights();
+        let weighings = offered.iter().map(weigh);
         let mut weighings = weighings.collect::<Result<Vec<_>, _>>()?;
-        let (l2, place, compared) = if let Some(l2) = options.l2 {
+        let (l2, place, compared) = if let Some(l2) = self.options.l2 {
             (l2, 0, 0)
         } else {
-            let goes_on = |_: u64| self.goes_on();
-            let chosen = classifier::choose(rows, &weighings, options, &goes_on)?;
+            let chosen = choose(&weighings)?;
             (chosen.l2, chosen.weights, chosen.tried)
         };
         Ok(FitSettings {
             l2,
             weights: weighings.swap_remove(place),
-            class_weights: offered[place].clone(),
+            class_weights: offered.swap_remove(place),
             compared,
         })
     }
 
-    /// Measures the quality with parts of the training rows. Labels keep their proportions.
-    fn curve(
+    /// Measures the quality with parts of the training rows. `split` returns the rows without a fraction of them,
+    /// `measure` fits to them.
+    pub(super) fn curve(
         &self,
-        (training, validation): (Examples<'_>, Examples<'_>),
-        (l2, weights): (f64, &[f64]),
+        (training, held_out): (usize, usize),
+        split: impl Fn(f64) -> Vec<usize>,
+        measure: impl Fn(&[usize], &FitOptions) -> Result<Metrics, TrainError>,
     ) -> Result<Vec<CurvePoint>, TrainError> {
-        let count = self.labels.len();
-        if validation.labels.is_empty() || training.labels.len() < FEW_ROWS * count {
+        if held_out == 0 || training < FEW_ROWS * self.labels.len() {
             return Ok(Vec::new());
         }
         let options = classifier::trial_options(&self.options);
-        let goes_on = |_: u64| self.goes_on();
         let mut curve = Vec::new();
         for percent in CURVE_PARTS {
             #[expect(clippy::cast_precision_loss, reason = "a percentage")]
-            let rest = 1.0 - percent as f64 / 100.0;
-            let rows = classifier::split(training.labels, count, rest, options.seed).training;
+            let rows = split(1.0 - percent as f64 / 100.0);
             if rows.len() > classifier::MAX_TRIAL_ROWS {
                 break;
             }
-            let part = RowSubset::of(training, &rows);
-            let weights = rows.iter().map(|row| weights[*row]).collect();
-            let examples = part.examples(training);
-            let fitted = match classifier::fit(examples, weights, l2, &options, &goes_on) {
-                Ok(fitted) => fitted.classifier,
+            let metrics = match measure(&rows, &options) {
+                Ok(metrics) => metrics,
                 // The other points remain.
-                Err(classifier::FitError::Failed(_)) => continue,
-                Err(error) => return Err(error.into()),
+                Err(TrainError::Fit(FitError::Failed(_))) => continue,
+                Err(error) => return Err(error),
             };
-            let taken = fitted.predict(validation.vectors);
-            let metrics = Metrics::of(&self.labels, validation.labels, &taken);
             curve.push(CurvePoint {
                 rows: rows.len(),
                 macro_f1: metrics.macro_f1,
@@ -364,13 +378,13 @@ impl FitTask {
 }
 
 /// Penalty and class weights for the final fit.
-struct FitSettings {
-    l2: f64,
-    class_weights: ClassWeights,
-    /// Weight of each training row.
-    weights: Vec<f64>,
+pub(super) struct FitSettings<W> {
+    pub(super) l2: f64,
+    pub(super) class_weights: ClassWeights,
+    /// Weights of the training rows.
+    pub(super) weights: W,
     /// Number of fits that were compared to choose both.
-    compared: usize,
+    pub(super) compared: usize,
 }
 
 /// Returns the given weight of each label.

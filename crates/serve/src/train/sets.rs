@@ -4,14 +4,14 @@
 
 use serde_json::json;
 
-use super::advice::{CurvePoint, HeldOutSets};
+use super::advice::HeldOutSets;
 use super::classifier::{
-    self, FitError, Fitted, LabelSet, Metrics, SetExamples, SetSubset, SetWeights, above,
+    self, Fitted, LabelSet, Metrics, SetExamples, SetSubset, SetWeights, above,
 };
 use super::embed::EmbeddedRows;
 use super::error::TrainError;
-use super::fitting::{CURVE_PARTS, FEW_ROWS, FitTask, Measured, MeasuredClassifier, given_weights};
-use super::options::{ClassWeights, FitMethod};
+use super::fitting::{FitTask, Measured, MeasuredClassifier, given_weights};
+use super::options::{ClassWeights, FitMethod, FitOptions};
 use pkgtool_media::trained::LabelDecision;
 
 /// Least probability of a label that holds, unless another one is clearly better on the held-out rows.
@@ -22,14 +22,6 @@ const THRESHOLDS: [f32; 6] = [0.4, 0.6, 0.3, 0.7, 0.2, 0.8];
 
 /// Gain in macro F1 for which another threshold is preferred.
 const MIN_GAIN: f64 = 0.01;
-
-/// Penalty and weights for the final fit.
-struct SetFit {
-    l2: f64,
-    class_weights: ClassWeights,
-    /// Number of fits that were compared to choose both.
-    compared: usize,
-}
 
 impl FitTask {
     /// Fits to rows with one label each, or with several.
@@ -79,20 +71,34 @@ impl FitTask {
         let lines = split.validation.iter().map(|row| embedded.lines[*row]);
         let lines: Vec<u64> = lines.collect();
         let rows = (training.examples(all), validation.examples(all));
-        let chosen = self.settle_sets(rows)?;
+        let chosen = self.settle(&|wanted| self.weights_for(wanted, rows.0), &|weighings| {
+            let goes_on = |_: u64| self.goes_on();
+            classifier::choose_for_sets(rows, weighings, THRESHOLD, options, &goes_on)
+        })?;
         let goes_on = |evaluations: u64| {
             self.progress
                 .at(0, 100, evaluations, options.max_iterations);
             self.goes_on()
         };
-        let weights = self.weights_for(&chosen.class_weights, rows.0)?;
-        let curve = self.curve_of_sets(rows, (chosen.l2, &chosen.class_weights))?;
+        let part = |rest| classifier::split_sets(rows.0, rest, options.seed).training;
+        let measure = |places: &[usize], options: &FitOptions| {
+            let part = SetSubset::of(rows.0, places);
+            let part = part.examples(rows.0);
+            let weights = self.weights_for(&chosen.class_weights, part)?;
+            let goes_on = |_: u64| self.goes_on();
+            let fitted = classifier::fit_sets(part, &weights, chosen.l2, options, &goes_on)?;
+            let probabilities = fitted.classifier.probabilities(&validation.vectors);
+            let taken = above(&probabilities.view(), THRESHOLD);
+            Ok(Metrics::of_sets(&self.labels, &validation.sets, &taken))
+        };
+        let counts = (training.sets.len(), validation.sets.len());
+        let curve = self.curve(counts, part, measure)?;
         let Fitted {
             classifier,
             loss,
             evaluations,
             converged,
-        } = classifier::fit_sets(rows.0, &weights, chosen.l2, options, &goes_on)?;
+        } = classifier::fit_sets(rows.0, &chosen.weights, chosen.l2, options, &goes_on)?;
         let probabilities = classifier.probabilities(&validation.vectors);
         let mut held_out = HeldOutSets {
             names: &self.labels,
@@ -141,28 +147,6 @@ impl FitTask {
         Ok(measured)
     }
 
-    /// Determines the penalty and the class weights: the given ones, or the best on the validation rows.
-    fn settle_sets(&self, rows: (SetExamples<'_>, SetExamples<'_>)) -> Result<SetFit, TrainError> {
-        let mut offered = self.options.offered_weights();
-        if let Some(l2) = self.options.l2 {
-            return Ok(SetFit {
-                l2,
-                class_weights: offered.swap_remove(0),
-                compared: 0,
-            });
-        }
-        let weighings = offered.iter().map(|it| self.weights_for(it, rows.0));
-        let weighings: Vec<SetWeights> = weighings.collect::<Result<_, _>>()?;
-        let goes_on = |_: u64| self.goes_on();
-        let chosen =
-            classifier::choose_for_sets(rows, &weighings, THRESHOLD, &self.options, &goes_on)?;
-        Ok(SetFit {
-            l2: chosen.l2,
-            class_weights: offered.swap_remove(chosen.weights),
-            compared: chosen.tried,
-        })
-    }
-
     /// Returns the weights of rows with and without each label. With balanced weights, the rows with a label weigh as
     /// much as those without it.
     #[expect(clippy::cast_precision_loss, reason = "row counts are far below 2^53")]
@@ -190,45 +174,6 @@ impl FitTask {
                 without: ones,
             },
         })
-    }
-
-    /// Measures the quality with parts of the training rows.
-    fn curve_of_sets(
-        &self,
-        (training, validation): (SetExamples<'_>, SetExamples<'_>),
-        (l2, class_weights): (f64, &ClassWeights),
-    ) -> Result<Vec<CurvePoint>, TrainError> {
-        if validation.sets.is_empty() || training.sets.len() < FEW_ROWS * training.count {
-            return Ok(Vec::new());
-        }
-        let options = classifier::trial_options(&self.options);
-        let goes_on = |_: u64| self.goes_on();
-        let mut curve = Vec::new();
-        for percent in CURVE_PARTS {
-            #[expect(clippy::cast_precision_loss, reason = "a percentage")]
-            let rest = 1.0 - percent as f64 / 100.0;
-            let rows = classifier::split_sets(training, rest, options.seed).training;
-            if rows.len() > classifier::MAX_TRIAL_ROWS {
-                break;
-            }
-            let part = SetSubset::of(training, &rows);
-            let examples = part.examples(training);
-            let weights = self.weights_for(class_weights, examples)?;
-            let fitted = match classifier::fit_sets(examples, &weights, l2, &options, &goes_on) {
-                Ok(fitted) => fitted.classifier,
-                // The other points remain.
-                Err(FitError::Failed(_)) => continue,
-                Err(error) => return Err(error.into()),
-            };
-            let taken = above(&fitted.probabilities(validation.vectors).view(), THRESHOLD);
-            let metrics = Metrics::of_sets(&self.labels, validation.sets, &taken);
-            curve.push(CurvePoint {
-                rows: rows.len(),
-                macro_f1: metrics.macro_f1,
-                accuracy: metrics.accuracy,
-            });
-        }
-        Ok(curve)
     }
 }
 

@@ -17,7 +17,7 @@ use super::variants::{MethodEntry, Variants, is_encoder};
 use super::{Device, Embedding, PreparedInputs, PreparedTensors, runnable};
 use crate::account::AccountId;
 use pkgtool_engine::tensor::{DType, Signature, Tensor};
-use pkgtool_media::trained::{HEAD, LabelWish, LabelledAnswer, TrainedLabels};
+use pkgtool_media::trained::{HEAD, LabelWish, LabelledAnswer, TrainedLabels, head_input};
 use pkgtool_model::Dim;
 use pkgtool_text::embedding::EmbeddingInput;
 
@@ -235,33 +235,21 @@ impl PreparedClassification {
         let scores = if vectors.is_empty() {
             Vec::new()
         } else {
-            let inputs = vec![rows(&vectors)?];
+            let inputs = vec![head_input(&vectors).map_err(CallError::Failed)?];
             let outputs = time.run(&self.head, caller, inputs).await?;
             outputs.first().map(Tensor::to_f32).unwrap_or_default()
         };
-        if scores.len() != vectors.len() * self.labels.names.len() {
+        let answers = self.labels.answers(&scores, vectors.len(), self.wish);
+        let classified_texts = answers.ok_or_else(|| {
             let message =
                 "the component `head` returned another number of probabilities than it declares";
-            return Err(CallError::Failed(message.to_owned()));
-        }
-        let mut classified = scores
-            .chunks_exact(self.labels.names.len().max(1))
-            .map(|scores| self.labels.answer(scores, self.wish));
+            CallError::Failed(message.to_owned())
+        })?;
         let written = if is_texts {
-            let classified_texts = classified.collect();
             serde_json::to_vec(&ClassifiedTexts { classified_texts })
         } else {
-            serde_json::to_vec(&classified.next())
+            serde_json::to_vec(&classified_texts.first())
         };
         written.map_err(|error| CallError::Failed(error.to_string()))
     }
-}
-
-/// Combines vectors into one tensor.
-fn rows(vectors: &[Vec<f32>]) -> Result<Tensor, CallError> {
-    let width = vectors.first().map_or(0, Vec::len);
-    let bytes = vectors.iter().flatten().flat_map(|it| it.to_le_bytes());
-    let shape = vec![vectors.len() as u64, width as u64];
-    let tensor = Tensor::new(DType::Float32, shape, bytes.collect());
-    tensor.map_err(|error| CallError::Failed(format!("vectors have different lengths: {error}")))
 }

@@ -16,9 +16,9 @@ use pkgtool_base::diagnostic::{Align, TextTable};
 use pkgtool_base::source::text::defuse_line;
 use pkgtool_engine::runtime::selection::Selection;
 use pkgtool_engine::runtime::target::Started;
+use pkgtool_engine::tensor::Tensor;
 use pkgtool_engine::tensor::input::{self, InputArgs};
-use pkgtool_engine::tensor::{DType, Tensor};
-use pkgtool_media::trained::{ENCODER, HEAD, LabelWish, LabelledAnswer, TrainedLabels};
+use pkgtool_media::trained::{ENCODER, HEAD, LabelWish, LabelledAnswer, TrainedLabels, head_input};
 use pkgtool_text::embedding::{EmbeddingInput, EmbeddingOptions};
 
 /// The models of a trained package.
@@ -50,7 +50,11 @@ pub(in super::super) fn models(args: &RunArgs) -> Result<Option<TrainedModels>, 
         args.target
             .select_link(&args.path, args.variant.which(), name)
     };
-    let (Ok(encoder), Ok(head)) = (link(ENCODER), link(HEAD)) else {
+    // Few other packages have a head, so that most are told apart without an encoder's file.
+    let Ok(head) = link(HEAD) else {
+        return Ok(None);
+    };
+    let Ok(encoder) = link(ENCODER) else {
         return Ok(None);
     };
     let configs = encoder.variant.iter().map(|variant| &*variant.config);
@@ -80,19 +84,15 @@ pub(in super::super) fn run(
         _ => encode_texts(args, models, given)?,
     };
     let scores = probabilities(args, models, &encoded.vectors)?;
-    let names = models.labels.names.len();
-    if scores.len() != encoded.vectors.len() * names {
-        return Err(Failure::Other(format!(
+    let rows = encoded.vectors.len();
+    let answers = models.labels.answers(&scores, rows, wish).ok_or_else(|| {
+        Failure::Other(format!(
             "{}: returned {} probabilities for {} labels",
             models.head.model.display(),
-            scores.len() / encoded.vectors.len().max(1),
-            names
-        )));
-    }
-    let answers = scores.chunks_exact(names.max(1));
-    let answers: Vec<_> = answers
-        .map(|scores| models.labels.answer(scores, wish))
-        .collect();
+            scores.len() / rows.max(1),
+            models.labels.names.len()
+        ))
+    })?;
     output::print(&if args.json {
         format!("{:#}\n", document(models, &encoded, &answers))
     } else {
@@ -186,15 +186,11 @@ fn probabilities(
     models: &TrainedModels,
     vectors: &[Vec<f32>],
 ) -> Result<Vec<f32>, Failure> {
-    let width = vectors.first().map_or(0, Vec::len);
-    let bytes = vectors.iter().flatten().flat_map(|it| it.to_le_bytes());
-    let shape = vec![vectors.len() as u64, width as u64];
-    let inputs = Tensor::new(DType::Float32, shape, bytes.collect());
     let fault = |reason: String| {
         let model = models.head.model.display();
         Failure::Other(format!("{model}: {reason}"))
     };
-    let inputs = [inputs.map_err(|error| fault(error.to_string()))?];
+    let inputs = [head_input(vectors).map_err(fault)?];
     input::check(&models.head.signature, &inputs).map_err(|error| fault(error.to_string()))?;
     let wish = args
         .target
