@@ -41,8 +41,12 @@ pub enum EnvironmentPiece {
     /// The Go toolchain, which `tests/setup` does not install: Debian's package takes more than 300
     /// MB.
     Go,
-    /// The directory of the `openai` npm client.
+    /// The directory of npm packages: the `openai` client, the accessibility checker.
     OpenAiNode,
+    /// The directory of Playwright, which drives browsers.
+    Playwright,
+    /// The program of Chromium.
+    Chromium,
 }
 
 impl EnvironmentPiece {
@@ -62,6 +66,8 @@ impl EnvironmentPiece {
             Self::OpenAi => "openai",
             Self::Lsp => "lsp",
             Self::OpenAiNode => "openai-node",
+            Self::Playwright => "playwright",
+            Self::Chromium => "chromium",
             Self::Http => "http",
             Self::Java => "java",
             Self::Go => "go",
@@ -83,6 +89,8 @@ impl EnvironmentPiece {
             Self::OpenAi => "PKGTOOL_TEST_OPENAI",
             Self::Lsp => "PKGTOOL_TEST_LSP",
             Self::OpenAiNode => "PKGTOOL_TEST_OPENAI_NODE",
+            Self::Playwright => "PKGTOOL_TEST_PLAYWRIGHT",
+            Self::Chromium => "PKGTOOL_TEST_CHROMIUM",
             Self::Http => "PKGTOOL_TEST_HTTP",
             Self::Java => "PKGTOOL_TEST_JAVA",
             Self::Go => "PKGTOOL_TEST_GO",

@@ -11,8 +11,9 @@ use super::super::report::{self, CommandReport};
 use super::DataDirectoryArgs;
 use super::moment::{self, shown};
 use pkgtool_base::diagnostic::TextTable;
-use pkgtool_serve::account::{ApiKey, Permissions};
+use pkgtool_serve::account::{ApiKey, Logins, Permissions};
 use pkgtool_serve::database::Timestamp;
+use pkgtool_serve::gateway::settings::login_link;
 
 /// The operations on API keys.
 #[derive(Debug, clap::Subcommand)]
@@ -42,6 +43,14 @@ pub(in super::super) enum KeysCommand {
         /// Print JSON
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        place: DataDirectoryArgs,
+    },
+    /// Print a link that logs a browser in to the console, once, as the operator
+    Link {
+        /// Address of the gateway as the browser reaches it
+        #[arg(long, env = "PKGTOOL_URL", default_value = "http://127.0.0.1:8080")]
+        url: String,
         #[command(flatten)]
         place: DataDirectoryArgs,
     },
@@ -85,6 +94,11 @@ pub(super) async fn run(command: &KeysCommand) -> Result<Exit, Failure> {
         } => {
             let keys = place.accounts().await?.keys(account.as_deref()).await?;
             report::print(&KeyList(keys), *json)?;
+        }
+        KeysCommand::Link { url, place } => {
+            let logins = Logins::new(place.store().await?);
+            let code = logins.create_code(Timestamp::now()).await?;
+            output::print(&format!("{}\n", login_link(url, code.reveal())))?;
         }
         KeysCommand::Revoke {
             key,

@@ -8,12 +8,13 @@ mod keys;
 mod moment;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::block_on::block_on;
 use super::data_dir;
 use super::exit::{Exit, Failure};
 pub(super) use moment::{shown, span};
-use pkgtool_serve::account::{AccountError, Accounts};
+use pkgtool_serve::account::{AccountError, AccountStore, Accounts};
 use pkgtool_serve::database::{DatabaseError, DatabaseUrl};
 use pkgtool_serve::task::Stores;
 
@@ -37,7 +38,7 @@ pub(super) enum DirectoryCommand {
     /// Create, change and list a gateway's accounts
     #[command(subcommand)]
     Accounts(accounts::AccountsCommand),
-    /// Create, list and revoke a gateway's API keys
+    /// Create, list and revoke a gateway's API keys, and log browsers in
     #[command(subcommand)]
     Keys(keys::KeysCommand),
 }
@@ -59,9 +60,13 @@ impl DataDirectoryArgs {
     }
 
     async fn accounts(&self) -> Result<Accounts, Failure> {
+        self.store().await.map(Accounts::new)
+    }
+
+    async fn store(&self) -> Result<Arc<dyn AccountStore>, Failure> {
         let directory = self.directory()?;
         let stores = Stores::open(&DatabaseUrl::in_directory(&directory)).await?;
-        Ok(Accounts::new(stores.accounts().await?))
+        Ok(stores.accounts().await?)
     }
 }
 

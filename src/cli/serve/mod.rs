@@ -159,11 +159,9 @@ async fn serve(
     let scheme = if tls.is_some() { "https" } else { "http" };
     let running = RunningGateway::start(settings, (lock, upstreams), &places).await?;
     let operators = for_operators.as_ref().map(BoundListener::address);
-    print_startup(
-        &running,
-        &format!("{scheme}://{}", bound.address()),
-        operators,
-    )?;
+    let address = format!("{scheme}://{}", bound.address());
+    let link = running.console_link(scheme, bound.address()).await?;
+    print_startup(&running, &address, (operators, link))?;
     tracing::info!(address = %bound.address(), operators = operators.map(tracing::field::display), "serving");
     if operators.is_none() {
         tracing::info!(
@@ -246,7 +244,7 @@ async fn bind(listen: &Listen) -> Result<BoundListener, Failure> {
 fn print_startup(
     running: &RunningGateway,
     address: &str,
-    operators: Option<SocketAddr>,
+    (operators, link): (Option<SocketAddr>, Option<String>),
 ) -> Result<(), Failure> {
     let mut text = String::new();
     // Writing to a string cannot fail.
@@ -270,6 +268,9 @@ fn print_startup(
     let _ = write!(text, "{table}");
     if let Some(operators) = operators {
         let _ = writeln!(text, "metrics for operators: http://{operators}/metrics");
+    }
+    if let Some(link) = link {
+        let _ = writeln!(text, "console, by a link that logs in once: {link}");
     }
     let _ = writeln!(text, "API documentation: {address}/docs");
     output::print(&text)?;

@@ -1,6 +1,7 @@
 //! Starts and stops the gateway's components: database, accounts, services, tasks and training
 //! jobs.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +18,8 @@ use super::training::{
 };
 use pkgtool_engine::runtime::machine::Machine;
 use pkgtool_serve::account::{
-    Account, AccountStore, Accounts, Directory, Permissions, PredictConfigs, Secret, UNLIMITED,
-    UsageCounts,
+    Account, AccountStore, Accounts, Directory, Logins, Permissions, PredictConfigs, Secret,
+    UNLIMITED, UsageCounts,
 };
 use pkgtool_serve::database::{DataLock, DatabaseUrl, RetentionClock, Timestamp};
 use pkgtool_serve::gateway::settings::{GatewaySettings, LOCAL_ACCOUNT};
@@ -192,6 +193,8 @@ impl RunningGateway {
         let usage = UsageCounts::start(Arc::clone(&store), keep_days, clock, cpu);
         let parts = GatewayParts {
             directory: watched,
+            accounts: Arc::new(Accounts::new(Arc::clone(&store))),
+            logins: Arc::new(Logins::new(Arc::clone(&store))),
             configs: Arc::new(PredictConfigs::new(Arc::clone(&store))),
             usage: Arc::new(usage),
             settings,
@@ -229,6 +232,21 @@ impl RunningGateway {
             store: Arc::clone(&self.accounts),
             engines: Arc::clone(&parts.engines),
         }
+    }
+
+    /// Returns a link that logs a browser in to the console, unless the console is off.
+    pub(super) async fn console_link(
+        &self,
+        scheme: &str,
+        address: SocketAddr,
+    ) -> Result<Option<String>, Failure> {
+        let console = &self.parts.settings.console;
+        if !console.enabled {
+            return Ok(None);
+        }
+        let code = self.parts.logins.create_code(Timestamp::now()).await;
+        let code = code.map_err(|error| Failure::Other(error.to_string()))?;
+        Ok(Some(console.link((scheme, address), code.reveal())))
     }
 
     pub(super) fn services(&self) -> &Services {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use pkgtool_serve::account::{
-    Account, AccountId, AccountStore, ApiKey, Counted, CpuUsed, Directory, NewConfig, NewKey,
-    Permissions, PredictConfig, StoredKey, Usage, UsageKey,
+    Account, AccountId, AccountStore, ApiKey, Counted, CpuUsed, Directory, Login, NewConfig,
+    NewKey, NewLogin, Permissions, PredictConfig, StoredKey, Usage, UsageKey,
 };
 use pkgtool_serve::database::{DatabaseError, Day, Timestamp};
 
@@ -57,6 +57,28 @@ impl AccountStore for Counting {
 
     async fn revoke_key(&self, key: i64, now: Timestamp) -> Result<(), DatabaseError> {
         self.store.revoke_key(key, now).await
+    }
+
+    async fn create_login(
+        &self,
+        login: NewLogin,
+        most: usize,
+        now: Timestamp,
+    ) -> Result<(), DatabaseError> {
+        self.store.create_login(login, most, now).await
+    }
+
+    async fn login(
+        &self,
+        hash: [u8; 32],
+        is_code: bool,
+        now: Timestamp,
+    ) -> Result<Option<Login>, DatabaseError> {
+        self.store.login(hash, is_code, now).await
+    }
+
+    async fn delete_login(&self, hash: [u8; 32]) -> Result<bool, DatabaseError> {
+        self.store.delete_login(hash).await
     }
 
     async fn version(&self) -> Result<i64, DatabaseError> {

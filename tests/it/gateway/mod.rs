@@ -7,6 +7,7 @@ mod bodies;
 mod byte_sums;
 mod chats;
 mod connections;
+mod console;
 mod contract;
 mod core_ml;
 mod cut;

@@ -115,7 +115,7 @@ impl Accounts {
             return Err(AccountError::NoPermission);
         }
         let account = self.find(account).await?.id;
-        let secret = Secret::random().map_err(AccountError::Random)?;
+        let secret = Secret::random("pk").map_err(AccountError::Random)?;
         let key = NewKey {
             account,
             name: name.to_owned(),

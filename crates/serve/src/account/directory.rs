@@ -173,11 +173,14 @@ impl Snapshot {
     /// revoked.
     pub fn authenticate(&self, secret: &str, now: Timestamp) -> Option<(&ApiKey, &Account)> {
         let key = self.keys.get(&Secret::hash(secret))?;
-        let expired = key.expires_at.is_some_and(|at| at <= now);
-        if expired || key.revoked_at.is_some() {
-            return None;
-        }
-        Some((key, self.accounts.get(&key.account)?))
+        Some((key, self.accounts.get(&key.account)?)).filter(|_| key.is_valid(now))
+    }
+
+    /// Returns the key with this number, and its account; `None` if it is unknown, expired or
+    /// revoked.
+    pub fn key(&self, id: i64, now: Timestamp) -> Option<(&ApiKey, &Account)> {
+        let key = self.keys.values().find(|key| key.id == id)?;
+        Some((key, self.accounts.get(&key.account)?)).filter(|_| key.is_valid(now))
     }
 
     /// Finds an account by name, or by number if the text consists of digits.

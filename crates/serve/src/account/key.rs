@@ -51,7 +51,14 @@ pub struct ApiKey {
     pub revoked_at: Option<Timestamp>,
 }
 
-/// The secret text of a key. Its `Debug` output is redacted.
+impl ApiKey {
+    /// Returns whether the key is neither expired nor revoked.
+    pub fn is_valid(&self, now: Timestamp) -> bool {
+        self.expires_at.is_none_or(|at| at > now) && self.revoked_at.is_none()
+    }
+}
+
+/// The secret text of a key or a login. Its `Debug` output is redacted.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -112,11 +119,12 @@ impl fmt::Display for Permissions {
 }
 
 impl Secret {
-    /// Generates a secret of 256 random bits.
-    pub(super) fn random() -> Result<Self, String> {
+    /// Generates a secret of 256 random bits, with a prefix that says its purpose.
+    pub(super) fn random(prefix: &str) -> Result<Self, String> {
         let mut bits = [0; 32];
         getrandom::fill(&mut bits).map_err(|error| error.to_string())?;
-        Ok(Self(format!("pk_{}", BASE64_URL_SAFE_NO_PAD.encode(bits))))
+        let bits = BASE64_URL_SAFE_NO_PAD.encode(bits);
+        Ok(Self(format!("{prefix}_{bits}")))
     }
 
     /// Returns the hash that is stored. The secret is random and too long to guess, so a slow hash

@@ -1,4 +1,4 @@
-//! Accounts and their data: API keys, numbers of services, predict configs, usage.
+//! Accounts and their data: API keys, logins of browsers, numbers of services, predict configs, usage.
 //!
 //! The module knows nothing of HTTP and tasks.
 //!
@@ -9,6 +9,7 @@ mod configs;
 mod cpu;
 mod directory;
 mod key;
+mod login;
 mod number;
 mod record;
 mod sqlite;
@@ -21,8 +22,9 @@ pub use configs::PredictConfigs;
 pub use cpu::{CpuCounts, CpuUsed};
 pub use directory::{Directory, Snapshot};
 pub use key::{ApiKey, Permission, Permissions, Secret, UnknownPermission};
+pub use login::{Logins, NewSession};
 pub use number::number;
-pub use record::{Account, AccountId, Counted, PredictConfig, UNLIMITED, Usage, UsageKey};
+pub use record::{Account, AccountId, Counted, Login, PredictConfig, UNLIMITED, Usage, UsageKey};
 pub(crate) use sqlite::SqliteAccounts;
-pub use store::{AccountStore, NewConfig, NewKey, StoredKey};
+pub use store::{AccountStore, NewConfig, NewKey, NewLogin, StoredKey};
 pub use usage::UsageCounts;

@@ -28,6 +28,15 @@ pub struct Account {
     pub created_at: Timestamp,
 }
 
+/// A login of a browser, without its secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Login {
+    /// The key with which a session began; `None` for the operator's sessions and for codes.
+    pub key: Option<i64>,
+    /// Expiry time.
+    pub expires_at: Timestamp,
+}
+
 /// A stored predict config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PredictConfig {

@@ -6,8 +6,10 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::cpu::CpuUsed;
 use super::key::{ApiKey, Permissions};
-use super::record::{Account, AccountId, Counted, MAX_COUNT, PredictConfig, Usage, UsageKey};
-use super::store::{AccountStore, NewConfig, NewKey, StoredKey};
+use super::record::{
+    Account, AccountId, Counted, Login, MAX_COUNT, PredictConfig, Usage, UsageKey,
+};
+use super::store::{AccountStore, NewConfig, NewKey, NewLogin, StoredKey};
 use crate::database::sqlite::{DatabaseConnections, Sqlite};
 use crate::database::{DatabaseResult, Day, Timestamp};
 
@@ -100,6 +102,48 @@ impl AccountStore for SqliteAccounts {
     async fn revoke_key(&self, key: i64, now: Timestamp) -> DatabaseResult<()> {
         let sql = "UPDATE api_key SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL";
         self.0.change(sql, params![key, now.0]).map(drop)
+    }
+
+    async fn create_login(&self, new: NewLogin, most: usize, now: Timestamp) -> DatabaseResult<()> {
+        let insert = "INSERT INTO login (hash, is_code, key, created_at, expires_at)
+            VALUES (?1, ?2, ?3, ?4, ?5)";
+        let oldest = "DELETE FROM login WHERE hash IN (
+            SELECT hash FROM login WHERE is_code = ?1 AND key IS ?2
+            ORDER BY created_at DESC LIMIT -1 OFFSET ?3)";
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        self.0.write(|connection| {
+            connection.execute("DELETE FROM login WHERE expires_at <= ?1", [now.0])?;
+            let Login { key, expires_at } = new.login;
+            let values = params![new.hash, new.is_code, key, now.0, expires_at.0];
+            connection.execute(insert, values)?;
+            connection.execute(oldest, params![new.is_code, key, most])?;
+            Ok(())
+        })
+    }
+
+    async fn login(
+        &self,
+        hash: [u8; 32],
+        is_code: bool,
+        now: Timestamp,
+    ) -> DatabaseResult<Option<Login>> {
+        let sql = "SELECT key, expires_at FROM login
+            WHERE hash = ?1 AND is_code = ?2 AND expires_at > ?3";
+        self.0.read(|connection| {
+            let mut read = connection.prepare_cached(sql)?;
+            let found = read.query_row(params![hash, is_code, now.0], |row| {
+                Ok(Login {
+                    key: row.get(0)?,
+                    expires_at: Timestamp(row.get(1)?),
+                })
+            });
+            found.optional()
+        })
+    }
+
+    async fn delete_login(&self, hash: [u8; 32]) -> DatabaseResult<bool> {
+        let sql = "DELETE FROM login WHERE hash = ?1";
+        Ok(self.0.change(sql, params![hash])? > 0)
     }
 
     async fn version(&self) -> DatabaseResult<i64> {

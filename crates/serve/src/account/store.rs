@@ -2,7 +2,7 @@
 
 use super::cpu::CpuUsed;
 use super::key::{ApiKey, Permissions};
-use super::record::{Account, AccountId, Counted, PredictConfig, Usage, UsageKey};
+use super::record::{Account, AccountId, Counted, Login, PredictConfig, Usage, UsageKey};
 use crate::database::{DatabaseResult, Day, Timestamp};
 
 /// A key to create.
@@ -18,6 +18,17 @@ pub struct NewKey {
     pub permissions: Permissions,
     /// Expiry time.
     pub expires_at: Option<Timestamp>,
+}
+
+/// A login to create.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewLogin {
+    /// Hash of the secret.
+    pub hash: [u8; 32],
+    /// A code that can be used once, in place of a session.
+    pub is_code: bool,
+    /// The login.
+    pub login: Login,
 }
 
 /// A key with its hash, as it is stored.
@@ -78,6 +89,26 @@ pub trait AccountStore: Send + Sync {
 
     /// Revokes a key by its number; a revoked key stays unchanged.
     async fn revoke_key(&self, key: i64, now: Timestamp) -> DatabaseResult<()>;
+
+    /// Creates a login. Removes expired ones, and the oldest of the same key beyond `most`.
+    async fn create_login(
+        &self,
+        login: NewLogin,
+        most: usize,
+        now: Timestamp,
+    ) -> DatabaseResult<()>;
+
+    /// Returns the login with this hash, unless it has expired.
+    async fn login(
+        &self,
+        hash: [u8; 32],
+        is_code: bool,
+        now: Timestamp,
+    ) -> DatabaseResult<Option<Login>>;
+
+    /// Deletes the login with this hash; returns `false` if it does not exist. Of several callers,
+    /// one gets `true`.
+    async fn delete_login(&self, hash: [u8; 32]) -> DatabaseResult<bool>;
 
     /// Returns a number that changes with every change of accounts and keys, by any process. It is
     /// called often and must be cheap.

@@ -1,4 +1,5 @@
-//! Authentication: finds the key of a request, its account and its permissions.
+//! Authentication: finds the key of a request or the session of a browser, its account and its
+//! permissions.
 //!
 //! Handlers take a [`Caller`], [`AdapterCaller`] or [`Viewer`] as an extractor.
 //!
@@ -15,8 +16,10 @@ use axum::http::{HeaderMap, HeaderName, header};
 
 use super::Gateway;
 use super::connections::Connected;
+use super::cookie;
 use super::error::GatewayError;
 use super::observe::{KeyOwner, RequestFacts};
+use super::settings::LOCAL_ACCOUNT;
 use crate::account::{Account, AccountId, ApiKey, Permission, Permissions, Snapshot};
 use crate::database::Timestamp;
 
@@ -28,10 +31,20 @@ const API_KEY: HeaderName = HeaderName::from_static("mlp-api-key");
 pub(super) struct Caller {
     /// The account.
     pub(super) account: AccountId,
-    permissions: Permissions,
+    pub(super) permissions: Permissions,
+    /// The browser of whoever operates the server.
+    pub(super) is_operator: bool,
 }
 
 impl Caller {
+    /// Returns an error unless this is the operator.
+    pub(super) fn require_operator(self) -> Result<(), GatewayError> {
+        if self.is_operator {
+            return Ok(());
+        }
+        Err(GatewayError::not_the_operator())
+    }
+
     /// Returns the account if the key has the permission.
     pub(super) fn require(self, permission: Permission) -> Result<AccountId, GatewayError> {
         if self.permissions.allow(permission) {
@@ -67,8 +80,10 @@ impl FromRequestParts<Arc<Gateway>> for Caller {
         parts: &mut Parts,
         gateway: &Arc<Gateway>,
     ) -> Result<Self, Self::Rejection> {
-        let secret = secret(&parts.headers).ok_or_else(GatewayError::no_key)?;
-        accept(secret, parts, gateway).await
+        match secret(&parts.headers) {
+            Some(secret) => accept(secret, parts, gateway).await,
+            None => accept_session(parts, gateway, GatewayError::no_key).await,
+        }
     }
 }
 
@@ -91,8 +106,11 @@ impl FromRequestParts<Arc<Gateway>> for AdapterCaller {
         } else {
             api_key(headers)
         };
-        let secret = secret.ok_or_else(GatewayError::no_authorization)?;
-        accept(secret, parts, gateway).await.map(Self)
+        match secret {
+            Some(secret) => accept(secret, parts, gateway).await,
+            None => accept_session(parts, gateway, GatewayError::no_authorization).await,
+        }
+        .map(Self)
     }
 }
 
@@ -112,6 +130,55 @@ async fn accept(
     // The key may have been created a moment ago.
     gateway.directory.refresh_for(secret).await;
     look(&gateway.directory.snapshot()).unwrap_or_else(|| Err(GatewayError::unknown_key()))
+}
+
+/// Authenticates the session of a browser; fails with `missing` if there is none.
+async fn accept_session(
+    parts: &Parts,
+    gateway: &Arc<Gateway>,
+    missing: fn() -> GatewayError,
+) -> Result<Caller, GatewayError> {
+    let secret = cookie::secret(parts).filter(|_| gateway.settings.console.enabled);
+    let secret = secret.ok_or_else(missing)?;
+    cookie::check(parts)?;
+    let now = Timestamp::now();
+    let session = gateway.logins.session(secret, now).await?;
+    let session = session.ok_or_else(GatewayError::session_ended)?;
+    let snapshot = gateway.directory.snapshot();
+    if let Some(id) = session.key {
+        let found = snapshot.key(id, now);
+        let (key, account) = found.ok_or_else(GatewayError::session_ended)?;
+        return admit(gateway, parts, key, account);
+    }
+    let account = snapshot.account(LOCAL_ACCOUNT);
+    let account = account.ok_or_else(GatewayError::session_ended)?;
+    let key = ApiKey {
+        // Keys have positive numbers.
+        id: 0,
+        name: "console".to_owned(),
+        account: account.id,
+        permissions: Permissions::ALL,
+        created_at: now,
+        expires_at: Some(session.expires_at),
+        revoked_at: None,
+    };
+    Ok(Caller {
+        is_operator: true,
+        ..admit(gateway, parts, &key, account)?
+    })
+}
+
+/// Authenticates a key that begins a session.
+pub(super) async fn key_for_login(
+    secret: &str,
+    parts: &Parts,
+    gateway: &Arc<Gateway>,
+) -> Result<ApiKey, GatewayError> {
+    accept(secret, parts, gateway).await?;
+    let snapshot = gateway.directory.snapshot();
+    let found = snapshot.authenticate(secret, Timestamp::now());
+    let (key, _) = found.ok_or_else(GatewayError::unknown_key)?;
+    Ok(key.clone())
 }
 
 /// Returns the caller of a known key, unless its account is blocked or at its limit.
@@ -140,6 +207,7 @@ fn admit(
     Ok(Caller {
         account: account.id,
         permissions: key.permissions,
+        is_operator: false,
     })
 }
 

@@ -147,6 +147,33 @@ impl GatewayError {
         )
     }
 
+    /// The session of the browser has ended.
+    pub(super) fn session_ended() -> Self {
+        Self::new(
+            StatusCode::UNAUTHORIZED,
+            "mlp.gateway.session_has_ended",
+            "the session has ended; log in again",
+        )
+    }
+
+    /// Another site may have caused the request.
+    pub(super) fn not_of_console() -> Self {
+        Self::new(
+            StatusCode::FORBIDDEN,
+            "REQUEST_IS_NOT_OF_THE_CONSOLE",
+            "a session is for the console's pages only; programs send an API key in the header MLP-API-KEY",
+        )
+    }
+
+    /// Only the operator may do this.
+    pub(super) fn not_the_operator() -> Self {
+        Self::new(
+            StatusCode::FORBIDDEN,
+            "OPERATOR_REQUIRED",
+            "only the operator may do this: log in with the link that `pkgtool serve` prints, or `pkgtool keys link`",
+        )
+    }
+
     pub(super) fn blocked() -> Self {
         Self::new(
             StatusCode::PAYMENT_REQUIRED,

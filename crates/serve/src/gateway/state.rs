@@ -17,11 +17,12 @@ use super::in_flight::InFlight;
 use super::limit_met::LimitLog;
 use super::metrics::GatewayMetrics;
 use super::readiness::ReadinessCache;
+use super::recorder::{self, Recorder};
 use super::request_id::RequestIds;
 use super::settings::{Changes, GatewaySettings};
 use super::stopping::ShutdownState;
 use super::stored::StorageCache;
-use crate::account::{AccountId, Directory, PredictConfigs, UsageCounts, number};
+use crate::account::{AccountId, Accounts, Directory, Logins, PredictConfigs, UsageCounts, number};
 use crate::database::Timestamp;
 use crate::service::engine::Engines;
 use crate::service::{BodyMemory, Catalog, Service, ServiceKind, ServiceSettings, Unserved};
@@ -44,6 +45,7 @@ pub struct Gateway {
     pub(super) in_flight: InFlight,
     pub(super) waiters: Waiters,
     pub(super) on_disk: StorageCache,
+    pub(super) recorder: Recorder,
 }
 
 /// Applies changed settings; returns the changes, or an error message.
@@ -58,6 +60,10 @@ pub struct GatewayParts {
     pub current: Arc<ArcSwap<GatewaySettings>>,
     /// Accounts and keys.
     pub directory: Arc<Directory>,
+    /// Creates and changes accounts and keys.
+    pub accounts: Arc<Accounts>,
+    /// Logins of browsers.
+    pub logins: Arc<Logins>,
     /// Predict configs.
     pub configs: Arc<PredictConfigs>,
     /// Counts of each account's usage.
@@ -225,11 +231,12 @@ impl Deref for Gateway {
 impl Gateway {
     /// Creates a gateway from its parts.
     pub fn new(parts: GatewayParts) -> Arc<Self> {
-        Arc::new(Self {
+        let gateway = Arc::new(Self {
             waiters: Waiters::start(&*parts.store),
             parts,
             in_flight: InFlight::default(),
             on_disk: StorageCache::default(),
+            recorder: Recorder::default(),
             metrics: GatewayMetrics::default(),
             request_ids: RequestIds::new(),
             started: Instant::now(),
@@ -237,7 +244,11 @@ impl Gateway {
             stopping: ShutdownState::new(),
             looked: ReadinessCache::default(),
             reload: Mutex::new(None),
-        })
+        });
+        if gateway.settings.console.enabled {
+            recorder::start(&gateway);
+        }
+        gateway
     }
 
     /// Returns the current settings, with all reloads applied.

@@ -19,13 +19,14 @@ use super::directory::own_directory;
 use super::{DatabaseError, DatabaseResult, DatabaseSize};
 
 /// Migrations, in order. The schema's version is the number of migrations that have run.
-const MIGRATIONS: [&str; 6] = [
+const MIGRATIONS: [&str; 7] = [
     include_str!("schema.sql"),
     include_str!("records.sql"),
     include_str!("media_type.sql"),
     include_str!("usage.sql"),
     include_str!("training.sql"),
     include_str!("cpu.sql"),
+    include_str!("login.sql"),
 ];
 
 /// Busy timeout: how long a connection waits for another process that writes.

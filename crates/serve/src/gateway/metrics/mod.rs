@@ -38,6 +38,7 @@ const METHODS: [Method; 7] = [
 pub(super) struct GatewayMetrics {
     routes: Family<String, Route>,
     in_flight: AtomicI64,
+    ended: AtomicU64,
     /// Rejected requests and connections, by the limit they reached.
     limits_reached: Family<&'static str, AtomicU64>,
     tasks_created: AtomicU64,
@@ -104,12 +105,18 @@ impl GatewayMetrics {
     /// Counts a request that was answered, or whose client disconnected.
     pub(super) fn request_ended(&self, method: &Method, route: &str, status: u16, took: Duration) {
         self.in_flight.fetch_sub(1, Relaxed);
+        self.ended.fetch_add(1, Relaxed);
         let known = METHODS.iter().position(|known| known == method);
         let series = (known.unwrap_or(METHODS.len()), status);
         self.routes.with(route, Route::new, |route| {
             route.took.time(took);
             route.counts.with(&series, AtomicU64::default, one_more);
         });
+    }
+
+    /// Returns the number of requests that were answered, or whose client disconnected.
+    pub(super) fn ended(&self) -> u64 {
+        self.ended.load(Relaxed)
     }
 
     /// Counts a request whose head could not be read.

@@ -1,10 +1,10 @@
-//! The OpenAPI document of the API, in full or for one service, and a page that shows it.
+//! The OpenAPI document of the API, in full or for one service.
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::http::StatusCode;
-use axum::response::{Html, IntoResponse as _, Response};
+use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::openapi::OpenApi;
@@ -222,9 +222,4 @@ fn stored_config(config: &Value) -> Value {
             "config": config,
         },
     })
-}
-
-/// Returns the page that shows the document.
-pub(super) async fn page() -> Html<&'static str> {
-    Html(include_str!("docs.html"))
 }

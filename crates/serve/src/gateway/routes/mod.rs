@@ -4,6 +4,7 @@
 mod adapters;
 mod admin;
 mod configs;
+mod console;
 mod datasets;
 mod docs;
 mod fit_configs;
@@ -94,8 +95,14 @@ pub(super) fn router(gateway: Arc<Gateway>) -> Router {
                 },
             )),
         )
-        .route("/docs", read_only(get(docs::page)))
-        .fallback(async || GatewayError::no_path());
+        .route("/docs", read_only(get(console::reference)))
+        .merge(console::files());
+    let routes = if gateway.settings.console.enabled {
+        routes.merge(console::routes())
+    } else {
+        routes
+    };
+    let routes = routes.fallback(async || GatewayError::no_path());
     let cors = cors(&gateway.settings.cors.origins);
     let observed = observed(routes, &gateway);
     match cors {

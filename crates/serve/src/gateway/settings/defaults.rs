@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::operators::{Admin, MetricsBounds, TrainingLimits, TrustedProxies, UsageKept};
+use super::operators::{Admin, Console, MetricsBounds, TrainingLimits, TrustedProxies, UsageKept};
 use super::{Cors, GatewaySettings, Limits, Log, LogFormat, Sources, Tasks, Timeouts, Tls};
 use crate::service::ServiceSettings;
 use pkgtool_engine::runtime::process::sandbox::SandboxMode;
@@ -27,6 +27,7 @@ impl Default for GatewaySettings {
             log: Log::default(),
             metrics: MetricsBounds::default(),
             admin: Admin::default(),
+            console: Console::default(),
             trusted_proxies: TrustedProxies::default(),
             cors: Cors::default(),
             tls: Tls::default(),

@@ -28,8 +28,8 @@ use crate::service::ServiceSettings;
 use crate::task::{Caps, Quota};
 pub use live::Changes;
 pub use operators::{
-    Admin, AdminAddress, ForwardingHeader, MetricsBounds, Network, TrainingLimits, TrustedProxies,
-    UsageKept,
+    Admin, AdminAddress, Console, ForwardingHeader, MetricsBounds, Network, TrainingLimits,
+    TrustedProxies, UsageKept, login_link,
 };
 use pkgtool_base::source::redact::{redact, redact_quoted};
 use pkgtool_engine::OrtOption;
@@ -86,6 +86,8 @@ pub struct GatewaySettings {
     pub metrics: MetricsBounds,
     /// The operators' listener.
     pub admin: Admin,
+    /// The console: the pages for a browser.
+    pub console: Console,
     /// Proxies in front of the gateway.
     pub trusted_proxies: TrustedProxies,
     /// Cross-origin requests.
@@ -363,6 +365,7 @@ impl GatewaySettings {
         for (place, value) in [
             ("timeouts.header_s", self.timeouts.header_s),
             ("timeouts.body_s", self.timeouts.body_s),
+            ("console.session_days", self.console.session_days),
             ("tasks.answer_ttl_days", self.tasks.answer_ttl_days),
             ("tasks.lease_s", self.tasks.lease_s),
         ] {
@@ -456,6 +459,7 @@ impl GatewaySettings {
             "it must differ from `listen`",
         )?;
         check_service("defaults", &self.defaults)?;
+        self.console.check()?;
         self.check_places()?;
         self.check_proxies()
     }

@@ -2,11 +2,13 @@
 //! of usage records, limits of training.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::{SettingsError, require};
 use crate::service::meter::{METERED_ACCOUNTS, METERED_SERVICES};
 use crate::train::dataset::DatasetLimits;
 
@@ -17,6 +19,67 @@ pub struct Admin {
     /// Address of the listener, without TLS and keys. If empty, it is off and metrics are on the
     /// public listener.
     pub listen: AdminAddress,
+}
+
+/// The console: the pages for a browser.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Console {
+    /// `false` switches it off. Then `/` is not found, and no link is printed.
+    pub enabled: bool,
+    /// Address of the gateway as browsers reach it, for the printed link; empty: the address of
+    /// the listener.
+    pub url: String,
+    /// Days after which a login ends.
+    pub session_days: f64,
+}
+
+/// Returns the link that logs a browser in to the gateway at an address.
+///
+/// Browsers do not send the part behind `#`, so it is in no log.
+pub fn login_link(address: &str, code: &str) -> String {
+    format!("{}/#login={code}", address.trim_end_matches('/'))
+}
+
+impl Default for Console {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            url: String::new(),
+            session_days: 7.0,
+        }
+    }
+}
+
+impl Console {
+    /// Returns the time after which a login ends.
+    pub fn session_validity(&self) -> Duration {
+        Duration::from_secs_f64(self.session_days * 86_400.0)
+    }
+
+    /// Returns the link that logs a browser in with a code, for a listener's scheme and address.
+    pub fn link(&self, (scheme, mut address): (&str, SocketAddr), code: &str) -> String {
+        if !self.url.is_empty() {
+            return login_link(&self.url, code);
+        }
+        // Browsers reach all addresses of this machine by the loopback one.
+        match address.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+            IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+            _ => {}
+        }
+        login_link(&format!("{scheme}://{address}"), code)
+    }
+
+    pub(super) fn check(&self) -> Result<(), SettingsError> {
+        let is_address = |url: &str| ["http://", "https://"].iter().any(|it| url.starts_with(it));
+        require(
+            "console.url",
+            &self.url,
+            self.url.is_empty() || is_address(&self.url) && !self.url.contains(['#', '?']),
+            "it must be an address such as https://models.example.com/console/, without `?` and `#`",
+        )
+    }
 }
 
 /// An optional address.

@@ -24,6 +24,7 @@ mod variants;
 mod vectors;
 
 use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -319,12 +320,35 @@ impl Device {
 
     /// Returns the endpoints created so far.
     pub fn endpoints(&self) -> impl Iterator<Item = &Arc<Endpoint>> {
+        self.variants
+            .entries
+            .iter()
+            .flat_map(MethodEntry::endpoints)
+    }
+
+    /// Returns the endpoints created so far, each with the name of its method: backend, precision,
+    /// component and method.
+    pub fn methods_in_use(&self) -> impl Iterator<Item = (String, &Arc<Endpoint>)> {
         let entries = self.variants.entries.iter();
         entries.flat_map(|entry| {
-            let generator = entry.generator.get().and_then(|it| it.endpoint());
-            let own = entry.endpoint.get().into_iter().chain(entry.steps.get());
-            own.chain(generator)
+            entry
+                .endpoints()
+                .map(|endpoint| (entry.full_name(), endpoint))
         })
+    }
+
+    /// Returns the paths of its configs. Several methods share one.
+    pub fn config_paths(&self) -> BTreeSet<&Path> {
+        let entries = self.variants.entries.iter();
+        entries.map(|entry| &*entry.package.path).collect()
+    }
+
+    /// Returns whether its chats may contain pictures.
+    pub fn sees_pictures(&self) -> bool {
+        self.variants
+            .entries
+            .iter()
+            .any(|entry| entry.embedding.is_some())
     }
 
     /// Returns the index, among the description's methods, of the method for this config.

@@ -321,6 +321,23 @@ impl MethodEntry {
     }
 
     /// Describes it for the registry.
+    /// Returns backend, precision, component and method, as one text.
+    pub(super) fn full_name(&self) -> String {
+        let parts = [self.backend.name(), &self.precision].into_iter();
+        let parts: Vec<&str> = parts
+            .chain(self.component.as_deref())
+            .chain([&*self.method])
+            .collect();
+        parts.join(" ")
+    }
+
+    /// Returns the endpoints created so far.
+    pub(super) fn endpoints(&self) -> impl Iterator<Item = &Arc<Endpoint>> {
+        let generator = self.generator.get().and_then(|it| it.endpoint());
+        let own = self.endpoint.get().into_iter().chain(self.steps.get());
+        own.chain(generator)
+    }
+
     pub(super) fn describe(&self) -> MethodDescription {
         let signature = self.signature.as_ref();
         MethodDescription {

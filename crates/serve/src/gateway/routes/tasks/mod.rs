@@ -167,7 +167,7 @@ struct WaitParameters {
 /// Filters of a list.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-struct ListParameters {
+pub(super) struct ListParameters {
     /// Only tasks in this state.
     #[param(nullable = false)]
     status: Option<TaskState>,
@@ -181,6 +181,36 @@ struct ListParameters {
     #[param(minimum = 1, maximum = 1000, nullable = false)]
     #[serde(default, deserialize_with = "digits")]
     limit: Option<usize>,
+}
+
+/// A checked filter: the part of the list that is wanted.
+pub(super) struct TaskPage {
+    pub(super) status: Option<Status>,
+    pub(super) before: Option<TaskId>,
+    pub(super) limit: usize,
+}
+
+impl TaskPage {
+    /// Checks the filters.
+    pub(super) fn of(parameters: &ListParameters) -> Result<Self, GatewayError> {
+        let before = match &parameters.before {
+            None => None,
+            Some(text) => Some(text.parse().map_err(|_| {
+                let message = format!("invalid task id `{text}`");
+                GatewayError::bad_request(message).with("place", "before")
+            })?),
+        };
+        let limit = parameters.limit.unwrap_or(DEFAULT_LISTED_TASKS);
+        if !(1..=MAX_LISTED_TASKS).contains(&limit) {
+            let message = format!("`limit` is {limit}; it must be 1 to {MAX_LISTED_TASKS}");
+            return Err(GatewayError::bad_request(message).with("place", "limit"));
+        }
+        Ok(Self {
+            status: parameters.status.map(Status::from),
+            before,
+            limit,
+        })
+    }
 }
 
 impl AsyncTaskData {
@@ -334,19 +364,11 @@ async fn list(
 ) -> Result<axum::Json<Vec<AsyncTaskData>>, GatewayError> {
     let own = caller.require_own(Permission::Read, &gateway, &account)?;
     let InQuery(parameters) = parameters?;
-    let before = match &parameters.before {
-        None => None,
-        Some(text) => Some(text.parse().map_err(|_| {
-            GatewayError::bad_request(format!("invalid task id `{text}`")).with("place", "before")
-        })?),
-    };
-    let limit = parameters.limit.unwrap_or(DEFAULT_LISTED_TASKS);
-    if !(1..=MAX_LISTED_TASKS).contains(&limit) {
-        let message = format!("`limit` is {limit}; it must be 1 to {MAX_LISTED_TASKS}");
-        return Err(GatewayError::bad_request(message).with("place", "limit"));
-    }
-    let status = parameters.status.map(Status::from);
-    let tasks = gateway.store.list(own, status, before, limit).await?;
+    let page = TaskPage::of(&parameters)?;
+    let tasks = gateway
+        .store
+        .list(own, page.status, page.before, page.limit);
+    let tasks = tasks.await?;
     Ok(axum::Json(tasks.iter().map(AsyncTaskData::of).collect()))
 }
 

@@ -1,0 +1,136 @@
+// The console: its frame, its pages by the address after `#`, and the session.
+
+import { connected, follow, get, listen, onEnd, send, unfollow } from "./api.js";
+import { Component, Empty, Failure, html, render, useEffect, useState } from "./parts.js";
+import { Accounts } from "./accounts.js";
+import { Login } from "./login.js";
+import { Machine } from "./machine.js";
+import { Packages } from "./packages.js";
+import { Playground, Services } from "./playground.js";
+import { Tasks } from "./tasks.js";
+import { Training } from "./training.js";
+
+// Path, name, page, and who sees it.
+const PAGES = [
+  ["services", "Models", Services, () => true],
+  ["tasks", "Tasks", Tasks, (session) => session.read],
+  ["training", "Training", Training, (session) => session.read],
+  ["packages", "Packages", Packages, (session) => session.isOperator],
+  ["machine", "Machine", Machine, (session) => session.isOperator],
+  ["accounts", "Accounts", Accounts, (session) => session.read],
+];
+
+const LOGIN = "#login=";
+
+const place = () => {
+  const [name, ...rest] = location.hash.replace(/^#\/?/, "").split("/");
+  try {
+    return [name || "services", ...rest.map(decodeURIComponent)];
+  } catch {
+    return ["services"];
+  }
+};
+
+// A page that fails takes no other one with it.
+class Guard extends Component {
+  componentDidCatch(error) {
+    this.setState({ error });
+  }
+  render() {
+    return this.state.error ? html`<${Failure} error=${this.state.error} />` : this.props.children;
+  }
+}
+
+function App() {
+  const [session, setSession] = useState();
+  const [reason, setReason] = useState();
+  const [at, setAt] = useState(place());
+  const [, setTurn] = useState(0);
+  const enter = async () => {
+    setAt(place());
+    try {
+      setSession(await get("console/session"));
+      follow();
+    } catch (error) {
+      setSession(null);
+      if (error.status !== 401) setReason(error);
+    }
+  };
+  useEffect(() => {
+    const move = () => setAt(place());
+    addEventListener("hashchange", move);
+    const stop = listen((names) => names.includes("connection") && setTurn((turn) => turn + 1));
+    onEnd((error) => {
+      unfollow();
+      setSession((before) => {
+        if (before) setReason(error);
+        return null;
+      });
+    });
+    begin().then(enter, (error) => {
+      setReason(error);
+      enter();
+    });
+    return () => {
+      removeEventListener("hashchange", move);
+      stop();
+    };
+  }, []);
+  if (session === undefined) return "";
+  if (!session) {
+    const entered = () => {
+      setReason();
+      return enter();
+    };
+    return html`<${Login} reason=${reason} entered=${entered} />`;
+  }
+  const pages = PAGES.filter(([, , , sees]) => sees(session));
+  const leave = async () => {
+    await send("logout").catch(() => {});
+    unfollow();
+    setReason();
+    setSession(null);
+  };
+  const skip = (event) => {
+    event.preventDefault();
+    document.getElementById("main").focus();
+  };
+  return html`<a class="skip" href="#main" onClick=${skip}>Skip to the content</a>
+    <nav aria-label="Pages">
+      <a class="brand" href="#/services">pkgtool</a>
+      <ul>${pages.map(
+        ([id, name]) => html`<li><a href="#/${id}" aria-current=${id === at[0] ? "page" : undefined}>${name}</a></li>`,
+      )}
+        <li><a href="docs">API</a></li>
+      </ul>
+      <div class="who">
+        <span>${session.account}${session.isOperator && html` <span class="faint">operator</span>`}</span>
+        <button type="button" class="small" onClick=${leave}>Log out</button>
+      </div>
+    </nav>
+    <main id="main" tabindex="-1">
+      ${!connected && html`<div class="notice" role="status">The server does not answer. This page connects again by itself.</div>`}
+      <${Guard} key=${at.join("/")}><${Chosen} at=${at} pages=${pages} session=${session} /></${Guard}>
+    </main>`;
+}
+
+function Chosen({ at, pages, session }) {
+  if (at[0] === "services" && at.length >= 3) {
+    return html`<${Playground} account=${at[1]} name=${at[2]} session=${session} />`;
+  }
+  const page = pages.find(([id]) => id === at[0])?.[2];
+  if (!page) return html`<${Empty}>There is no such page.</${Empty}>`;
+  return html`<${page} rest=${at.slice(1)} session=${session} />`;
+}
+
+// Uses the code of a link, and removes it from the address and the history.
+async function begin() {
+  if (!location.hash.startsWith(LOGIN)) return;
+  const code = location.hash.slice(LOGIN.length);
+  history.replaceState(null, "", location.pathname);
+  await send("login", { code });
+}
+
+const root = document.getElementById("app");
+root.replaceChildren();
+render(html`<${App} />`, root);

@@ -1,0 +1,123 @@
+//! Routes of the console for logins: begin a session with a code or a key, end it, read it.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::http::header::SET_COOKIE;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+
+use super::super::super::Gateway;
+use super::super::super::auth::{self, Caller};
+use super::super::super::cookie::{self, CONSOLE_HEADER};
+use super::super::super::error::GatewayError;
+use super::accounts::account_error;
+use super::read_json;
+use crate::account::Permission;
+use crate::database::Timestamp;
+
+/// The secret with which a session begins: one of both.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LoginRequest {
+    /// A code of a link.
+    code: Option<String>,
+    /// An API key.
+    key: Option<String>,
+}
+
+/// Who is logged in.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SessionData {
+    account: String,
+    account_id: i64,
+    is_operator: bool,
+    predict: bool,
+    read: bool,
+    write: bool,
+    version: &'static str,
+}
+
+/// Begins a session.
+pub(super) async fn log_in(
+    State(gateway): State<Arc<Gateway>>,
+    request: Request,
+) -> Result<Response, GatewayError> {
+    let (parts, body) = request.into_parts();
+    // A form of another site cannot send the header, so it cannot log a browser in.
+    if !parts.headers.contains_key(CONSOLE_HEADER) {
+        return Err(GatewayError::not_of_console());
+    }
+    let given: LoginRequest = read_json(&gateway, Request::from_parts(parts.clone(), body)).await?;
+    let (now, validity) = (
+        Timestamp::now(),
+        gateway.settings.console.session_validity(),
+    );
+    let begun = match (given.code, given.key) {
+        (Some(code), None) => {
+            let begun = gateway.logins.begin_with_code(&code, now, validity).await;
+            begun.map_err(account_error)?.ok_or_else(unknown_code)?
+        }
+        (None, Some(key)) => {
+            let key = auth::key_for_login(key.trim(), &parts, &gateway).await?;
+            let begun = gateway.logins.begin_with_key(&key, now, validity).await;
+            begun.map_err(account_error)?
+        }
+        _ => return Err(GatewayError::bad_request("expected `code` or `key`").with("place", "$")),
+    };
+    Ok(with_cookie(
+        &parts,
+        begun.secret.reveal(),
+        validity.as_secs(),
+    ))
+}
+
+/// Ends the session.
+pub(super) async fn log_out(
+    State(gateway): State<Arc<Gateway>>,
+    _caller: Caller,
+    request: Request,
+) -> Result<Response, GatewayError> {
+    let (parts, _) = request.into_parts();
+    if let Some(secret) = cookie::secret(&parts) {
+        gateway.logins.end(secret).await?;
+    }
+    Ok(with_cookie(&parts, "", 0))
+}
+
+/// Returns who is logged in.
+pub(super) async fn session(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+) -> Result<Json<SessionData>, GatewayError> {
+    let snapshot = gateway.directory.snapshot();
+    let account = snapshot.by_id(caller.account);
+    let account = account.ok_or_else(GatewayError::session_ended)?;
+    let may = |permission| caller.permissions.allow(permission);
+    Ok(Json(SessionData {
+        account: account.name.clone(),
+        account_id: account.id.0,
+        is_operator: caller.is_operator,
+        predict: may(Permission::Predict),
+        read: may(Permission::Read),
+        write: may(Permission::Write),
+        version: env!("CARGO_PKG_VERSION"),
+    }))
+}
+
+fn with_cookie(parts: &Parts, secret: &str, seconds: u64) -> Response {
+    let cookie = cookie::set(parts, secret, seconds);
+    (StatusCode::OK, [(SET_COOKIE, cookie)]).into_response()
+}
+
+fn unknown_code() -> GatewayError {
+    GatewayError::new(
+        StatusCode::UNAUTHORIZED,
+        "mlp.gateway.login_code_not_found",
+        "the link was already used or has expired; `pkgtool keys link` prints a new one",
+    )
+}
