@@ -76,7 +76,7 @@ export function Chat({ service }) {
   const plain = messages.filter((one) => one.content && !one.failed).map(({ role, content }) => ({ role, content: brief(content) }));
   const shown = plain.length ? plain : [{ role: "user", content: text || "Hello" }];
   return html`<section class="panel chat" aria-label="Conversation">
-    <ol class="talk" role="log" aria-live="polite" aria-label="Messages">${messages.map((one) => html`<${Message} one=${one} busy=${state.busy} />`)}</ol>
+    <div class="talk" role="log" tabindex="0" aria-label="Messages">${messages.map((one) => html`<${Message} one=${one} busy=${state.busy} />`)}</div>
     <div ref=${end}></div>
     <${Failure} error=${state.error} />
     <p class="faint" role="status">${status(state)}</p>
@@ -110,8 +110,8 @@ const brief = (content) =>
 function Message({ one, busy }) {
   const { content, role } = one;
   const parts = typeof content === "string" ? [{ text: content }] : content;
-  return html`<li class=${role}><span class="hidden">${role === "user" ? "You" : "Model"}:</span>
-    ${parts.map((each) => (each.image_url ? html`<img alt="Your picture" src=${each.image_url.url} />` : html`<p>${each.text || (busy ? "…" : "")}</p>`))}</li>`;
+  return html`<div class="message ${role}"><span class="hidden">${role === "user" ? "You" : "Model"}:</span>
+    ${parts.map((each) => (each.image_url ? html`<img alt="Your picture" src=${each.image_url.url} />` : html`<p>${each.text || (busy ? "…" : "")}</p>`))}</div>`;
 }
 
 function status(state) {
