@@ -248,19 +248,29 @@ def conversation(console):
 
 
 def stopped(console):
-    """A long answer stops at a click, keeps what came, and the conversation goes on."""
+    """An answer stops at a click, keeps what came, and the conversation goes on."""
     page = console.open()
     page.locator(".card").first.wait_for()
-    console.go("services/local/slow")
+    console.go("services/local/chat")
+    console.click("[role=tab]:text-is('Chat')")
     field = page.locator(".chat form textarea").first
-    field.fill("Go on")
+    answer = page.locator(".message.assistant p").last
+    for turn in range(2):
+        field.fill("!pause in this answer")
+        console.click("button:text-is('Send')")
+        expect(answer).to_contain_text("this answer")
+        console.click("button:text-is('Stop')")
+        console.see("Stopped.")
+        assert "this answer" in answer.inner_text(), turn
+    field.fill("and a whole answer")
     console.click("button:text-is('Send')")
-    expect(page.locator(".message.assistant p").last).to_contain_text("first")
-    console.click("button:text-is('Stop')")
-    console.see("Stopped.")
-    assert "first" in page.locator(".message.assistant p").last.inner_text()
-    print("stopped", flush=True)
-    sys.stdin.readline()
+    expect(answer).to_contain_text("and a whole answer")
+    field.fill("!status 429")
+    console.click("button:text-is('Send')")
+    page.locator(".failure").wait_for()
+    field.fill("once more")
+    console.click("button:text-is('Send')")
+    expect(answer).to_contain_text("once more")
     console.done()
 
 
@@ -446,7 +456,7 @@ def expired(console):
     page = console.open()
     page.locator(".card").first.wait_for()
     console.go("tasks")
-    console.see("the session has ended")
+    console.see("The session has ended")
     console.see("API key")
     console.done()
 
@@ -456,7 +466,8 @@ def restarted(console):
     page = console.open()
     page.locator(".card").first.wait_for()
     for _ in range(2):
-        print("restart", flush=True)
+        # The test stops the server, and starts it at the next line.
+        print("stop", flush=True)
         sys.stdin.readline()
         console.see("The server does not answer")
         print("start", flush=True)

@@ -16,7 +16,7 @@ export class ApiError extends Error {
   }
 }
 
-// Called with the error of a request whose session has ended.
+// Called after a request whose session has ended.
 let ended = () => {};
 export const onEnd = (call) => (ended = call);
 
@@ -45,7 +45,7 @@ async function request(method, path, options = {}) {
     answer = { error: { message: text.slice(0, 500) || undefined } };
   }
   const error = new ApiError(response.status, answer, id);
-  if (response.status === 401 && path !== "login") ended(error);
+  if (response.status === 401 && path !== "login") ended();
   throw error;
 }
 

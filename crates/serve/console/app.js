@@ -60,10 +60,10 @@ function App() {
     const move = () => setAt(place());
     addEventListener("hashchange", move);
     const stop = listen((names) => names.includes("connection") && setTurn((turn) => turn + 1));
-    onEnd((error) => {
+    onEnd(() => {
       unfollow();
       setSession((before) => {
-        if (before) setReason(error);
+        if (before) setReason({ message: "The session has ended. Log in again." });
         return null;
       });
     });

@@ -3,6 +3,7 @@
 mod access;
 pub(crate) mod adapters;
 mod bodies;
+mod browser;
 #[cfg(feature = "ort")]
 mod byte_sums;
 mod chats;

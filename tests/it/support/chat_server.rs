@@ -6,6 +6,7 @@
 //! | command | behaviour |
 //! |---|---|
 //! | `!hold` | sends one event and waits until its client leaves |
+//! | `!pause` | sends all words and waits until its client leaves |
 //! | `!break` | ends in the middle of an event |
 //! | `!late` | breaks off after one event |
 //! | `!open` | ends without `[DONE]` |
@@ -298,14 +299,13 @@ fn send_events(
         return None;
     }
     if told.starts_with("!hold") {
-        // The client sends nothing more, so the end of this read is the end of the connection.
-        let mut rest = [0];
-        while stream.read(&mut rest).is_ok_and(|read| read > 0) {}
-        shared.left.fetch_add(1, Ordering::SeqCst);
-        return None;
+        return hold(stream, shared);
     }
     for word in &words {
         write_chunk(stream, &event(Some(choice(word, None)), Value::Null))?;
+    }
+    if told.starts_with("!pause") {
+        return hold(stream, shared);
     }
     write_chunk(stream, &event(Some(choice("", Some(reason))), Value::Null))?;
     if wants_usage {
@@ -315,6 +315,15 @@ fn send_events(
         write_chunk(stream, "data: [DONE]\n\n")?;
     }
     write_chunk(stream, "");
+    None
+}
+
+/// Waits until the client leaves.
+fn hold(stream: &mut TcpStream, shared: &ChatState) -> Option<()> {
+    // The client sends nothing more, so the end of this read is the end of the connection.
+    let mut rest = [0];
+    while stream.read(&mut rest).is_ok_and(|read| read > 0) {}
+    shared.left.fetch_add(1, Ordering::SeqCst);
     None
 }
 

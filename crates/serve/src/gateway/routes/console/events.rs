@@ -6,7 +6,8 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
+use axum::extract::{FromRequestParts as _, Request, State};
+use axum::http::request::Parts;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::Stream;
 use futures_util::stream;
@@ -49,6 +50,8 @@ struct Follower {
     services: Vec<ServiceSummary>,
     tasks: SeenTasks,
     jobs: Vec<(JobId, JobState, u8)>,
+    /// The head of the request, for its session.
+    parts: Parts,
     began: bool,
 }
 
@@ -56,6 +59,7 @@ struct Follower {
 pub(super) async fn events(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
+    request: Request,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, GatewayError> {
     let follower = Follower {
         samples: gateway.recorder.follow(),
@@ -65,6 +69,7 @@ pub(super) async fn events(
         account: caller.account,
         is_operator: caller.is_operator,
         gateway,
+        parts: request.into_parts().0,
         began: false,
     };
     let events = stream::unfold(follower, |mut follower| async {
@@ -95,7 +100,7 @@ async fn seen_jobs(
 }
 
 impl Follower {
-    /// Waits for the next event; `None` once the server stops.
+    /// Waits for the next event; `None` once the server stops or the session ends.
     async fn next(&mut self) -> Option<Event> {
         if !std::mem::replace(&mut self.began, true) {
             return Some(Event::default().event("hello").retry(RETRY).data("{}"));
@@ -114,6 +119,8 @@ impl Follower {
                     }
                 }
                 () = tokio::time::sleep(INTERVAL) => {
+                    // The stream ends with its session.
+                    Caller::from_request_parts(&mut self.parts, &gateway).await.ok()?;
                     if let Some(event) = self.changes().await {
                         return Some(event);
                     }

@@ -132,7 +132,8 @@ impl ServiceSummary {
 fn forms(service: &Service) -> Vec<&'static str> {
     let ServiceKind::Device(device) = &service.kind else {
         return match service.kind {
-            ServiceKind::Proxy(_) => vec!["json"],
+            // Whether an upstream chats is not known here.
+            ServiceKind::Proxy(_) => vec!["json", "chat"],
             _ => Vec::new(),
         };
     };
