@@ -26,7 +26,7 @@ export function Chat({ service }) {
     event?.preventDefault();
     if (!text.trim() || state.busy) return;
     const content = picture
-      ? [{ type: "text", text }, { type: "image_url", image_url: { url: picture.url } }]
+      ? [{ type: "image_url", image_url: { url: picture.url } }, { type: "text", text }]
       : text;
     const asked = [...messages.filter((one) => !one.failed), { role: "user", content }];
     setMessages([...asked, { role: "assistant", content: "" }]);

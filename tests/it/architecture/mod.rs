@@ -208,6 +208,10 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("serve/gateway/metrics", &[]),
     ("serve/gateway/routes", &["serve/gateway/metrics"]),
     ("serve/gateway/routes/adapters", &[]),
+    (
+        "serve/gateway/routes/console",
+        &["serve/gateway/routes/tasks"],
+    ),
     ("serve/gateway/routes/tasks", &[]),
     ("serve/gateway/settings", &[]),
     ("serve/metric", &[]),

@@ -121,10 +121,10 @@ fn a_session_is_for_the_consoles_pages_only() {
     gateway
         .bare("GET", &path, &with(&[("mlp-api-key", "wrong")]))
         .expect_error(401, "mlp.gateway.api_key_not_found");
-    // Another port's cookie is no session.
+    // A cookie of another port does not count.
     let other = cookie.replace("pkgtool_session", "pkgtool_session_81");
     get(&gateway, &path, &other).expect_error(401, "mlp.gateway.access_key_required");
-    // A secret of a session is no key.
+    // The secret of a session does not work as a key.
     let (_, secret) = cookie.split_once('=').expect("a pair");
     gateway
         .send_with(secret, "GET", &path, "")

@@ -27,6 +27,7 @@ mod recorder;
 mod request_id;
 mod room;
 mod routes;
+mod sampler;
 mod server;
 pub mod settings;
 mod state;

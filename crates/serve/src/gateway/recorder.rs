@@ -1,20 +1,12 @@
-//! The last hour of the server: load, memory and requests, one sample every few seconds.
+//! The load of the last hour: what `sampler.rs` measured.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
-use sysinfo::{Components, CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
 use tokio::sync::watch;
 
-use super::Gateway;
-use crate::database::Timestamp;
-
-/// Time between two samples.
-const INTERVAL: Duration = Duration::from_secs(5);
-
-/// Number of samples in an hour.
+/// Number of samples in an hour, one every five seconds.
 const MAX_SAMPLES: usize = 720;
 
 /// The samples of the last hour.
@@ -67,7 +59,8 @@ impl Recorder {
         self.latest.subscribe()
     }
 
-    fn add(&self, sample: Sample) {
+    /// Adds a sample.
+    pub(super) fn add(&self, sample: Sample) {
         let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
         if samples.len() == MAX_SAMPLES {
             samples.pop_front();
@@ -76,46 +69,4 @@ impl Recorder {
         drop(samples);
         self.latest.send_replace(Some(sample));
     }
-}
-
-/// Records until the gateway is dropped.
-pub(super) async fn record(gateway: Weak<Gateway>) {
-    let kinds = RefreshKind::nothing()
-        .with_cpu(CpuRefreshKind::nothing().with_cpu_usage())
-        .with_memory(MemoryRefreshKind::nothing().with_ram());
-    let mut system = System::new_with_specifics(kinds);
-    let mut before = 0;
-    loop {
-        tokio::time::sleep(INTERVAL).await;
-        let Some(gateway) = gateway.upgrade() else {
-            return;
-        };
-        system.refresh_specifics(kinds);
-        let ended = gateway.metrics.ended();
-        let (waiting, running) = gateway.store.load().await.unwrap_or_default();
-        let seconds = INTERVAL.as_secs_f64();
-        gateway.recorder.add(Sample {
-            at: Timestamp::now().0,
-            cpu: system.global_cpu_usage(),
-            models: gateway.engines.memory(),
-            memory: system.used_memory(),
-            waiting,
-            running,
-            requests: (ended - before) as f64 / seconds,
-            temperature: temperature(),
-        });
-        before = ended;
-    }
-}
-
-/// Starts to record.
-pub(super) fn start(gateway: &Arc<Gateway>) {
-    tokio::spawn(record(Arc::downgrade(gateway)));
-}
-
-/// Returns the highest temperature that a sensor reports.
-fn temperature() -> Option<f32> {
-    let sensors = Components::new_with_refreshed_list();
-    let all = sensors.iter().filter_map(|sensor| sensor.temperature());
-    all.filter(|degrees| degrees.is_finite()).reduce(f32::max)
 }

@@ -38,7 +38,7 @@ use super::stopping::{Deadline, ShutdownStage};
 use super::tls::{HTTP2, ServerCertificate};
 use super::unread::lend;
 use super::wire::{ErrorAnswer, ExchangeGuard, ExchangeState, HttpWire, RejectReason};
-use super::{Gateway, routes};
+use super::{Gateway, routes, sampler};
 
 /// Pause after a connection could not be accepted, most likely because too many files are open.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
@@ -139,6 +139,9 @@ impl BoundListener {
         stop: impl Future<Output = Deadline>,
     ) {
         let settings = &gateway.settings;
+        if settings.console.enabled && !self.for_operators {
+            sampler::start(&gateway);
+        }
         let router = if self.for_operators {
             routes::for_operators(Arc::clone(&gateway))
         } else {

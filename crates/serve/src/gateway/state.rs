@@ -17,7 +17,7 @@ use super::in_flight::InFlight;
 use super::limit_met::LimitLog;
 use super::metrics::GatewayMetrics;
 use super::readiness::ReadinessCache;
-use super::recorder::{self, Recorder};
+use super::recorder::Recorder;
 use super::request_id::RequestIds;
 use super::settings::{Changes, GatewaySettings};
 use super::stopping::ShutdownState;
@@ -231,7 +231,7 @@ impl Deref for Gateway {
 impl Gateway {
     /// Creates a gateway from its parts.
     pub fn new(parts: GatewayParts) -> Arc<Self> {
-        let gateway = Arc::new(Self {
+        Arc::new(Self {
             waiters: Waiters::start(&*parts.store),
             parts,
             in_flight: InFlight::default(),
@@ -244,11 +244,7 @@ impl Gateway {
             stopping: ShutdownState::new(),
             looked: ReadinessCache::default(),
             reload: Mutex::new(None),
-        });
-        if gateway.settings.console.enabled {
-            recorder::start(&gateway);
-        }
-        gateway
+        })
     }
 
     /// Returns the current settings, with all reloads applied.

@@ -28,7 +28,7 @@ use crate::service::ServiceSettings;
 use crate::task::{Caps, Quota};
 pub use live::Changes;
 pub use operators::{
-    Admin, AdminAddress, Console, ForwardingHeader, MetricsBounds, Network, TrainingLimits,
+    Admin, AdminAddress, Console, Cors, ForwardingHeader, MetricsBounds, Network, TrainingLimits,
     TrustedProxies, UsageKept, login_link,
 };
 use pkgtool_base::source::redact::{redact, redact_quoted};
@@ -193,14 +193,6 @@ pub enum LogFormat {
     Text,
     /// JSON.
     Json,
-}
-
-/// Cross-origin requests.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Cors {
-    /// Origins whose pages may call the gateway; `*`: all.
-    pub origins: Vec<String>,
 }
 
 /// TLS.

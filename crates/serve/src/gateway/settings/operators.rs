@@ -1,5 +1,5 @@
-//! Settings for operators: the admin listener, trusted proxies, limits of metric labels, retention
-//! of usage records, limits of training.
+//! Settings for operators: the admin listener, the console, cross-origin requests, trusted proxies,
+//! limits of metric labels, retention of usage records, limits of training.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -19,6 +19,14 @@ pub struct Admin {
     /// Address of the listener, without TLS and keys. If empty, it is off and metrics are on the
     /// public listener.
     pub listen: AdminAddress,
+}
+
+/// Cross-origin requests.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Cors {
+    /// Origins whose pages may call the gateway; `*`: all.
+    pub origins: Vec<String>,
 }
 
 /// The console: the pages for a browser.
