@@ -203,6 +203,53 @@ fn pages_of_allowed_origins_may_call() {
         Some("https://app.example")
     );
     assert_eq!(ask("https://evil.example").header(allowed), None);
+    assert_eq!(ask("http://localhost:3000").header(allowed), None);
+}
+
+#[test]
+fn pages_of_this_machine_may_call_without_a_session() {
+    let (gateway, _upstream) = with_echo("");
+    let ask = |origin: &str| {
+        let headers = [
+            ("origin", origin),
+            ("access-control-request-method", "POST"),
+            (
+                "access-control-request-headers",
+                "authorization, x-pkgtool-console",
+            ),
+        ];
+        gateway.bare("OPTIONS", "/p/local/echo", &headers)
+    };
+    let allowed = "access-control-allow-origin";
+    for origin in [
+        "http://localhost:3000",
+        "https://localhost",
+        "http://127.0.0.1:5173",
+        "http://[::1]:80",
+        "http://[::1]",
+    ] {
+        let reply = ask(origin);
+        assert_eq!(reply.header(allowed), Some(origin));
+        // Otherwise such a page could use the session of the console.
+        assert_eq!(reply.header("access-control-allow-credentials"), None);
+        let headers = reply
+            .header("access-control-allow-headers")
+            .expect("a list");
+        assert!(
+            headers.contains("authorization") && !headers.contains("console"),
+            "{headers}"
+        );
+    }
+    for origin in [
+        "http://localhost.evil.example",
+        "http://evil.example",
+        "null",
+        "http://localhost:80.evil.example",
+        "ftp://localhost",
+        "http://a@localhost:x",
+    ] {
+        assert_eq!(ask(origin).header(allowed), None, "{origin}");
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@
 //! | `!open` | ends without `[DONE]` |
 //! | `!whole` | sends a whole response although a stream was requested |
 //! | `!events` | sends a stream although a whole response was requested |
-//! | `!status 429` | answers with this status |
+//! | `!status 429 7` | answers with this status, and `Retry-After` if the second number is there |
 //! | `!odd` | answers with an object that is not a completion |
 
 use std::io::{BufReader, Read, Write};
@@ -139,7 +139,9 @@ fn answer(stream: &mut TcpStream, shared: &ChatState, asked: &Asked) -> Option<(
         "!status" => {
             let status = told.split(' ').nth(1).and_then(|text| text.parse().ok());
             let error = json!({"error": {"message": "told so", "code": "told", "type": "x", "param": null}});
-            send(stream, status.unwrap_or(500), &error)
+            let again = told.split(' ').nth(2);
+            let again = again.map_or_else(String::new, |it| format!("retry-after: {it}\r\n"));
+            send_with(stream, status.unwrap_or(500), &again, &error)
         }
         "!odd" => send(stream, 200, &json!({"odd": true})),
         "!whole" => send(stream, 200, &whole(asked, &told)),
@@ -238,10 +240,14 @@ fn embeddings(asked: &Asked) -> Value {
 }
 
 fn send(stream: &mut TcpStream, status: u16, body: &Value) -> Option<()> {
+    send_with(stream, status, "", body)
+}
+
+fn send_with(stream: &mut TcpStream, status: u16, headers: &str, body: &Value) -> Option<()> {
     let body = body.to_string();
     let length = body.len();
     let head = format!(
-        "HTTP/1.1 {status} Said\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+        "HTTP/1.1 {status} Said\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n{headers}\r\n"
     );
     stream.write_all((head + &body).as_bytes()).ok()
 }

@@ -460,14 +460,18 @@ impl From<CallError> for GatewayError {
                 status,
                 content_type,
                 body,
+                retry_after,
             } => {
                 let failure = TaskFailure::of(CallError::Upstream {
                     status,
                     content_type: String::new(),
                     body: Bytes::new(),
+                    retry_after,
                 });
                 let mut error = Self::of_failure(failure);
                 error.more.body = Some((body, content_type));
+                // The upstream knows best when it answers again.
+                error.more.retry_after = retry_after.or(error.more.retry_after);
                 error
             }
             CallError::Down { retry_after, .. } => {

@@ -25,7 +25,7 @@ use super::error::GatewayError;
 use super::in_flight::InFlightGuard;
 use super::metrics::GatewayMetrics;
 use super::peer;
-use super::request_id::REQUEST_ID;
+use super::request_id::{REQUEST_ID, X_REQUEST_ID};
 use crate::account::AccountId;
 use crate::service::Service;
 use crate::service::meter::{ABANDONED, AnswerOutcome, ServiceOperation};
@@ -241,6 +241,9 @@ impl LogLine {
         if self.known.place.get().is_some() {
             // Keeps the slot until the body is sent: streams outlast their head.
             response.extensions_mut().insert(Arc::clone(&self.known));
+        }
+        if self.uri.path().starts_with(ADAPTERS_PREFIX) {
+            response.headers_mut().insert(X_REQUEST_ID, self.id.clone());
         }
         response.headers_mut().insert(REQUEST_ID, self.id.clone());
         response

@@ -8,6 +8,9 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 /// The header of a request's id. An id that the client sends is kept.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("z-requestid");
 
+/// The name under which clients of chat adapters read the same id.
+pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
 /// Maximum length of a client's id, in bytes.
 const MAX_ID_BYTES: usize = 128;
 

@@ -140,6 +140,8 @@ pub enum CallError {
         content_type: String,
         /// Its body.
         body: Bytes,
+        /// Its `Retry-After`, in seconds.
+        retry_after: Option<u64>,
     },
     /// All addresses of an upstream failed recently.
     #[error(

@@ -77,6 +77,7 @@ impl TaskFailure {
                 status,
                 content_type,
                 body,
+                ..
             } => Self {
                 body: Some(body.to_vec()),
                 media_type: StoredAnswer::media_type(&content_type),

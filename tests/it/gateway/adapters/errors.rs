@@ -182,3 +182,23 @@ fn a_rate_holds_before_a_body_is_read() {
     refused.expect_error(429, "REQUESTS_PER_SECOND_LIMIT_EXCEEDED");
     assert_eq!(server.seen().len(), 0);
 }
+
+#[test]
+fn an_upstreams_retry_after_reaches_the_client() {
+    let (gateway, _server) = with_chat(Setup::new());
+    for (said, expected) in [
+        ("429 17", Some("17")),
+        ("503 9", Some("9")),
+        ("503 soon", None),
+        ("429", Some("1")),
+    ] {
+        let path = format!("{STANDARD}/chat/completions");
+        let body = say("local/chat", &format!("!status {said}")).to_string();
+        let reply = post(&gateway, &path, &body);
+        assert_eq!(reply.header("retry-after"), expected, "{said}");
+        assert_eq!(reply.header("x-request-id"), reply.header("z-requestid"));
+        assert!(reply.header("x-request-id").is_some());
+    }
+    let elsewhere = gateway.bare("GET", "/healthz", &[]);
+    assert_eq!(elsewhere.header("x-request-id"), None);
+}

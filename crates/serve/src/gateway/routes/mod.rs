@@ -35,6 +35,7 @@ use super::error::GatewayError;
 use super::extract::InQuery;
 use super::form::RawForm;
 use super::observe::ObserveLayer;
+use super::request_id::X_REQUEST_ID;
 use super::{Gateway, openapi};
 use path::{Api, Routes, read_only, with_methods};
 
@@ -66,6 +67,9 @@ const GROUPS: [RouteGroup; 12] = [
 
 /// Minimum size of a compressed answer, in bytes.
 const MIN_COMPRESSED_BYTES: u64 = 1024;
+
+/// The word in `cors.origins` for the pages of this machine.
+const LOCALHOST: &str = "localhost";
 
 /// How long a browser may cache the permissions of cross-origin requests.
 const CORS_MAX_AGE: std::time::Duration = std::time::Duration::from_hours(1);
@@ -160,6 +164,22 @@ fn described(has_metrics: bool) -> Api {
     all
 }
 
+/// Returns whether a page came from this machine, of any port.
+fn is_local(origin: &HeaderValue) -> bool {
+    let origin = origin.to_str().unwrap_or_default();
+    let host = ["http://", "https://"]
+        .iter()
+        .find_map(|scheme| origin.strip_prefix(scheme));
+    host.is_some_and(|host| {
+        let (name, port) = match host.rsplit_once(':') {
+            Some((name, port)) if !port.ends_with(']') => (name, port),
+            _ => (host, ""),
+        };
+        let is_port = port.bytes().all(|byte| byte.is_ascii_digit());
+        is_port && ["localhost", "127.0.0.1", "[::1]"].contains(&name)
+    })
+}
+
 fn cors(origins: &[String]) -> Option<CorsLayer> {
     if origins.is_empty() {
         return None;
@@ -167,8 +187,14 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
     let allowed = if origins.iter().any(|origin| origin == "*") {
         AllowOrigin::any()
     } else {
-        let origins = origins.iter();
-        AllowOrigin::list(origins.filter_map(|origin| HeaderValue::from_str(origin).ok()))
+        let origins = origins.to_vec();
+        AllowOrigin::predicate(move |asked, _| {
+            let mut origins = origins.iter();
+            origins.any(|origin| match &**origin {
+                LOCALHOST => is_local(asked),
+                origin => asked == origin,
+            })
+        })
     };
     let layer = CorsLayer::new()
         .allow_origin(allowed)
@@ -180,11 +206,22 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
             header::HeaderName::from_static("mlp-api-key"),
             header::HeaderName::from_static("z-requestid"),
             header::HeaderName::from_static("idempotency-key"),
+            // The npm client of OpenAI sends these with every request.
+            header::HeaderName::from_static("x-stainless-arch"),
+            header::HeaderName::from_static("x-stainless-helper-method"),
+            header::HeaderName::from_static("x-stainless-lang"),
+            header::HeaderName::from_static("x-stainless-os"),
+            header::HeaderName::from_static("x-stainless-package-version"),
+            header::HeaderName::from_static("x-stainless-retry-count"),
+            header::HeaderName::from_static("x-stainless-runtime"),
+            header::HeaderName::from_static("x-stainless-runtime-version"),
+            header::HeaderName::from_static("x-stainless-timeout"),
         ])
         .expose_headers([
             header::RETRY_AFTER,
             header::HeaderName::from_static("z-requestid"),
             header::HeaderName::from_static("x-queue-position"),
+            X_REQUEST_ID,
         ])
         .max_age(CORS_MAX_AGE);
     Some(layer)

@@ -22,11 +22,20 @@ pub struct Admin {
 }
 
 /// Cross-origin requests.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Cors {
-    /// Origins whose pages may call the gateway; `*`: all.
+    /// Origins whose pages may call the gateway; `localhost`: pages of this machine, of any port;
+    /// `*`: all.
     pub origins: Vec<String>,
+}
+
+impl Default for Cors {
+    fn default() -> Self {
+        Self {
+            origins: vec!["localhost".to_owned()],
+        }
+    }
 }
 
 /// The console: the pages for a browser.

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use chrono::{DateTime, Utc};
 use futures_util::stream;
-use reqwest::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use reqwest::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Response, StatusCode};
 use tokio::time::Instant;
 
@@ -21,6 +22,9 @@ const PIECE_BYTES: usize = 64 << 10;
 
 /// Maximum number of addresses that a request is sent to.
 const MAX_ATTEMPTS: usize = 3;
+
+/// Maximum of the seconds that are passed on from `Retry-After`.
+const MAX_RETRY_AFTER: u64 = 86_400;
 
 /// Pause before the second attempt; it doubles for each further one. A random part of up to half is
 /// subtracted as jitter.
@@ -67,6 +71,7 @@ impl Forward {
         let content_type = content_type.and_then(|value| value.to_str().ok());
         let content_type = content_type.unwrap_or(JSON).to_owned();
         let is_stream = status.is_success() && is_events(&content_type);
+        let retry_after = retry_after(response.headers(), Utc::now());
         let chunks = AnswerReader {
             response,
             deadline,
@@ -92,6 +97,7 @@ impl Forward {
             status: status.as_u16(),
             content_type,
             body: upstream.without_secrets(body.whole().await?),
+            retry_after,
         })
     }
 
@@ -291,6 +297,19 @@ fn with_body(request: reqwest::RequestBuilder, body: Bytes) -> reqwest::RequestB
 }
 
 /// Returns whether a media type is that of server-sent events.
+/// Returns the seconds of `Retry-After`, which has a number or a date.
+fn retry_after(headers: &HeaderMap, now: DateTime<Utc>) -> Option<u64> {
+    let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    let seconds = match value.parse() {
+        Ok(seconds) => seconds,
+        Err(_) => {
+            let date = DateTime::parse_from_rfc2822(value).ok()?;
+            u64::try_from((date.to_utc() - now).num_seconds()).unwrap_or(0)
+        }
+    };
+    Some(seconds.min(MAX_RETRY_AFTER))
+}
+
 fn is_events(content_type: &str) -> bool {
     let media = content_type.split(';').next().unwrap_or_default();
     media.trim().eq_ignore_ascii_case("text/event-stream")
@@ -299,6 +318,25 @@ fn is_events(content_type: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_upstream_says_when_to_try_again() {
+        let now = DateTime::parse_from_rfc2822("Sat, 28 Nov 2026 10:00:00 GMT");
+        let now = now.expect("a date").to_utc();
+        let seconds = |text: &'static str| {
+            let headers = [(RETRY_AFTER, HeaderValue::from_static(text))];
+            retry_after(&headers.into_iter().collect(), now)
+        };
+        assert_eq!(seconds("7"), Some(7));
+        assert_eq!(seconds(" 0 "), Some(0));
+        assert_eq!(seconds("99999999999"), Some(MAX_RETRY_AFTER));
+        assert_eq!(seconds("Sat, 28 Nov 2026 10:01:30 GMT"), Some(90));
+        assert_eq!(seconds("Sat, 28 Nov 2026 09:00:00 GMT"), Some(0));
+        for odd in ["", "-1", "soon", "1.5", "99999999999999999999999"] {
+            assert_eq!(seconds(odd), None, "{odd}");
+        }
+        assert_eq!(retry_after(&HeaderMap::new(), now), None);
+    }
 
     #[test]
     fn events_are_told_by_their_media_type() {
