@@ -49,7 +49,9 @@ function App() {
   const enter = async () => {
     setAt(place());
     try {
-      setSession(await get("console/session"));
+      const found = await get("console/session");
+      const may = Object.fromEntries(found.permissions.map((name) => [name, true]));
+      setSession({ ...found, ...may });
       follow();
     } catch (error) {
       setSession(null);

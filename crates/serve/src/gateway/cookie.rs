@@ -4,6 +4,7 @@
 //! anything needs a header that such a page cannot send.
 
 use axum::http::request::Parts;
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 
 use super::error::GatewayError;
@@ -67,7 +68,7 @@ fn is_encrypted(headers: &HeaderMap) -> bool {
 fn name(parts: &Parts) -> String {
     let host = parts.headers.get(header::HOST);
     let host = host.and_then(|host| host.to_str().ok());
-    let host = host.or_else(|| parts.uri.authority().map(|it| it.as_str()));
+    let host = host.or_else(|| parts.uri.authority().map(Authority::as_str));
     let port = host.and_then(|host| host.rsplit_once(':'));
     match port {
         Some((_, port)) if port.bytes().all(|it| it.is_ascii_digit()) => {

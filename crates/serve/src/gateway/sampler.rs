@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use sysinfo::{Components, CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
+use sysinfo::{Component, Components, CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
 
 use super::Gateway;
 use super::recorder::Sample;
@@ -39,7 +39,7 @@ async fn measure(gateway: Weak<Gateway>) {
             memory: system.used_memory(),
             waiting,
             running,
-            requests: (ended - before) as f64 / seconds,
+            requests: f64::from(u32::try_from(ended - before).unwrap_or(u32::MAX)) / seconds,
             temperature: temperature(),
         });
         before = ended;
@@ -49,6 +49,6 @@ async fn measure(gateway: Weak<Gateway>) {
 /// Returns the highest temperature that a sensor reports.
 fn temperature() -> Option<f32> {
     let sensors = Components::new_with_refreshed_list();
-    let all = sensors.iter().filter_map(|sensor| sensor.temperature());
+    let all = sensors.iter().filter_map(Component::temperature);
     all.filter(|degrees| degrees.is_finite()).reduce(f32::max)
 }

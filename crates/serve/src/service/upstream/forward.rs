@@ -300,13 +300,10 @@ fn with_body(request: reqwest::RequestBuilder, body: Bytes) -> reqwest::RequestB
 /// Returns the seconds of `Retry-After`, which has a number or a date.
 fn retry_after(headers: &HeaderMap, now: DateTime<Utc>) -> Option<u64> {
     let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    let seconds = match value.parse() {
-        Ok(seconds) => seconds,
-        Err(_) => {
-            let date = DateTime::parse_from_rfc2822(value).ok()?;
-            u64::try_from((date.to_utc() - now).num_seconds()).unwrap_or(0)
-        }
-    };
+    let seconds = value.parse().ok().or_else(|| {
+        let date = DateTime::parse_from_rfc2822(value).ok()?;
+        Some(u64::try_from((date.to_utc() - now).num_seconds()).unwrap_or(0))
+    })?;
     Some(seconds.min(MAX_RETRY_AFTER))
 }
 

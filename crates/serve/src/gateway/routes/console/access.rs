@@ -36,9 +36,8 @@ pub(super) struct SessionData {
     account: String,
     account_id: i64,
     is_operator: bool,
-    predict: bool,
-    read: bool,
-    write: bool,
+    /// `predict`, `read`, `write`, or some of them.
+    permissions: Vec<&'static str>,
     version: &'static str,
 }
 
@@ -97,14 +96,17 @@ pub(super) async fn session(
     let snapshot = gateway.directory.snapshot();
     let account = snapshot.by_id(caller.account);
     let account = account.ok_or_else(GatewayError::session_ended)?;
-    let may = |permission| caller.permissions.allow(permission);
+    let mut permissions = vec![
+        ("predict", Permission::Predict),
+        ("read", Permission::Read),
+        ("write", Permission::Write),
+    ];
+    permissions.retain(|(_, permission)| caller.permissions.allow(*permission));
     Ok(Json(SessionData {
         account: account.name.clone(),
         account_id: account.id.0,
         is_operator: caller.is_operator,
-        predict: may(Permission::Predict),
-        read: may(Permission::Read),
-        write: may(Permission::Write),
+        permissions: permissions.into_iter().map(|(name, _)| name).collect(),
         version: env!("CARGO_PKG_VERSION"),
     }))
 }

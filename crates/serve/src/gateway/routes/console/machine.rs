@@ -80,6 +80,6 @@ fn sessions(gateway: &Gateway) -> Vec<SessionRow> {
             });
         }
     }
-    rows.sort_by(|a, b| b.bytes.cmp(&a.bytes));
+    rows.sort_by_key(|row| std::cmp::Reverse(row.bytes));
     rows
 }

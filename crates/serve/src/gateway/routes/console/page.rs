@@ -9,6 +9,8 @@ use axum::http::header::{
 };
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
@@ -154,11 +156,7 @@ impl ServedFile {
             FileContent::Compressed(bytes) => zstd::decode_all(*bytes).unwrap_or_default().into(),
         };
         let sum = Sha256::digest(&content);
-        let tag: String = sum
-            .iter()
-            .take(8)
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let tag = BASE64_URL_SAFE_NO_PAD.encode(&sum[..9]);
         Self {
             content,
             tag: format!("\"{tag}\""),
