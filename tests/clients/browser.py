@@ -91,6 +91,8 @@ def main():
     parser.add_argument("--key", required=True)
     parser.add_argument("--pictures", type=Path)
     arguments = parser.parse_args()
+    # Other tests may keep the processors busy.
+    expect.set_options(timeout=60_000)
     with sync_playwright() as playwright:
         # The test's own process may be root, whose sandbox Chromium refuses.
         flags = ["--no-sandbox", "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]

@@ -150,6 +150,30 @@ const chatChecks = {
   },
 };
 
+// They are converted to chats, so there are none in direct mode.
+const responseChecks = {
+  async responses() {
+    const asked = { model: given.chat, instructions: "Answer in few words.", temperature: 0 };
+    const whole = await client.responses.create({ ...asked, input: "What stands in the garden?" });
+    assert.equal(whole.object, "response");
+    assert(whole.output_text);
+    assert(whole.usage.output_tokens > 0);
+    const input = [
+      { role: "user", content: "What stands in the garden?" },
+      ...whole.output,
+      { role: "user", content: "And what else?" },
+    ];
+    const events = await collect(await client.responses.create({ ...asked, input, stream: true }));
+    assert.equal(events[0].type, "response.created");
+    assert(["response.completed", "response.incomplete"].includes(events.at(-1).type));
+    const deltas = events.filter((event) => event.type === "response.output_text.delta");
+    const item = events.at(-1).response.output.find((one) => one.type === "message");
+    assert.equal(deltas.map((event) => event.delta).join(""), item.content[0].text);
+    const final = await client.responses.stream({ ...asked, input: "Hello" }).finalResponse();
+    assert(final.output_text);
+  },
+};
+
 const completionChecks = {
   async completion() {
     const asked = { model: given.chat, prompt: "In the garden", ...GREEDY };
@@ -209,6 +233,7 @@ const embeddingChecks = {
 const all = Object.entries({
   ...checks,
   ...(given.chat ? chatChecks : {}),
+  ...(given.chat && !given["base-url"].includes("-direct") ? responseChecks : {}),
   ...(given.chat && !given["no-completions"] ? completionChecks : {}),
   ...(given.chat && given.long ? longChecks : {}),
   ...(given.embeddings ? embeddingChecks : {}),

@@ -108,6 +108,34 @@ class Checks:
         if not self.given.no_seed:
             assert text == whole.choices[0].text, (text, whole)
 
+    def responses(self):
+        create = self.client.responses.create
+        asked = {"model": self.given.chat, "instructions": "Answer in few words.", "temperature": 0}
+        whole = create(input="What stands in the garden?", max_output_tokens=16, **asked)
+        assert whole.object == "response" and whole.status in ("completed", "incomplete"), whole
+        assert whole.output_text and whole.usage.output_tokens > 0, whole
+        assert whole.instructions == asked["instructions"] and whole.model == self.given.chat, whole
+        turns = [
+            {"role": "user", "content": "What stands in the garden?"},
+            *(item.model_dump(exclude_none=True) for item in whole.output),
+            {"role": "user", "content": [{"type": "input_text", "text": "And what else?"}]},
+        ]
+        events = list(create(input=turns, stream=True, **asked))
+        assert [event.sequence_number for event in events] == list(range(len(events))), events
+        assert events[0].type == "response.created" and events[1].type == "response.in_progress"
+        last = events[-1]
+        assert last.type in ("response.completed", "response.incomplete"), last
+        text = "".join(event.delta for event in events if event.type == "response.output_text.delta")
+        assert text and text == last.response.output_text, (text, last)
+        with self.client.responses.stream(input="Hello", **asked) as stream:
+            for _ in stream:
+                pass
+            assert stream.get_final_response().output_text
+        error = raised(
+            openai.BadRequestError, lambda: create(input="x", previous_response_id="resp_1", **asked)
+        )
+        assert error.param == "previous_response_id", error
+
     def embeddings(self):
         texts = ["a cat", "a dog on the lawn", ""]
         create = self.client.embeddings.create
@@ -285,6 +313,8 @@ def main():
         names += ["chat", "chat_as_events", "chat_without_usage", "chat_with_typed_parts"]
         names += ["chat_asynchronously", "wrong_field"]
         names += [] if given.no_completions else ["completion"]
+        # They are converted to chats, so there are none in direct mode.
+        names += [] if "-direct" in given.base_url else ["responses"]
         names += ["cancelled_stream"] if given.long else []
     if given.embeddings:
         names.append("embeddings")

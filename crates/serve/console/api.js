@@ -97,14 +97,42 @@ export function listen(call) {
 }
 
 const tell = (names, value) => listeners.forEach((call) => call(names, value));
+const EVERYTHING = ["services", "tasks", "jobs", "machine"];
+let wanted = false;
 
 export function follow() {
-  if (source) return;
+  wanted = true;
+  start();
+}
+
+export function unfollow() {
+  wanted = false;
+  stop();
+}
+
+// A hidden page has no stream: a browser opens few connections to a server, for all its tabs.
+document.addEventListener("visibilitychange", () => {
+  if (!wanted) return;
+  if (document.hidden) {
+    stop();
+  } else {
+    start();
+    tell(EVERYTHING);
+  }
+});
+
+function stop() {
+  source?.close();
+  source = undefined;
+}
+
+function start() {
+  if (source || document.hidden) return;
   let begun = false;
   source = new EventSource(base + "console/events");
   source.addEventListener("hello", () => {
     connected = true;
-    tell(begun ? ["services", "tasks", "jobs", "machine", "connection"] : ["connection"]);
+    tell(begun ? [...EVERYTHING, "connection"] : ["connection"]);
     begun = true;
   });
   source.addEventListener("changed", (event) => tell(JSON.parse(event.data)));
@@ -114,21 +142,19 @@ export function follow() {
     tell(["connection"]);
     // A browser gives up after an answer such as 503 or 401.
     if (source?.readyState === EventSource.CLOSED) {
-      unfollow();
-      setTimeout(async () => {
-        try {
-          await get("console/session");
-        } catch (error) {
-          if (error.status === 401) return;
-        }
-        follow();
-        tell(["services", "tasks", "jobs", "machine"]);
-      }, 1000);
+      stop();
+      setTimeout(again, 1000);
     }
   };
 }
 
-export function unfollow() {
-  source?.close();
-  source = undefined;
+async function again() {
+  if (!wanted) return;
+  try {
+    await get("console/session");
+  } catch (error) {
+    if (error.status === 401) return;
+  }
+  start();
+  tell(EVERYTHING);
 }

@@ -208,6 +208,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("serve/gateway/metrics", &[]),
     ("serve/gateway/routes", &["serve/gateway/metrics"]),
     ("serve/gateway/routes/adapters", &[]),
+    ("serve/gateway/routes/adapters/responses", &[]),
     (
         "serve/gateway/routes/console",
         &["serve/gateway/routes/tasks"],

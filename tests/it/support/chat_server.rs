@@ -169,7 +169,8 @@ fn told(asked: &Asked) -> String {
 
 /// Returns the words of an answer and its finish reason.
 fn words(asked: &Asked, told: &str) -> (Vec<String>, &'static str) {
-    let most = asked.config["max_tokens"].as_u64().unwrap_or(100);
+    let most = ["max_completion_tokens", "max_tokens"].map(|key| asked.config[key].as_u64());
+    let most = most.into_iter().flatten().next().unwrap_or(100);
     let most = usize::try_from(most).expect("the number fits");
     let all: Vec<String> = format!("You said: {told}")
         .split_inclusive(' ')

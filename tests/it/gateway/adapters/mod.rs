@@ -5,6 +5,7 @@ pub(crate) mod clients;
 mod direct;
 mod errors;
 mod models;
+mod responses;
 mod standard;
 mod streams;
 mod usage;

@@ -72,11 +72,21 @@ pub(super) async fn answer(
     request: HttpRequest,
     call: AdapterCall,
 ) -> Result<Response, GatewayError> {
+    let admitted = admitted(gateway, request).await?;
+    answer_admitted(gateway, admitted, call).await
+}
+
+/// Answers a request of an adapter whose key and rate are checked.
+pub(super) async fn answer_admitted(
+    gateway: &Arc<Gateway>,
+    admitted: AdmittedRequest,
+    call: AdapterCall,
+) -> Result<Response, GatewayError> {
     let AdmittedRequest {
         caller,
         known,
         body,
-    } = admitted(gateway, request).await?;
+    } = admitted;
     let asked = read(gateway, caller, &known, call, body).await?;
     let AdapterRequest {
         service,

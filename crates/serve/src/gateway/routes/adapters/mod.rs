@@ -14,6 +14,7 @@ mod media;
 mod models;
 mod relay;
 mod reported;
+mod responses;
 mod speech;
 mod split;
 mod tally;
@@ -97,6 +98,7 @@ pub(super) fn standard() -> Routes {
         .merge(transcripts())
         .merge(spoken())
         .merge(drawn())
+        .merge(responded())
         .merge(models::routes())
 }
 
@@ -158,6 +160,26 @@ fn spoken() -> Routes {
             "200",
             "The sound, in the format that `response_format` names",
             sounds,
+        )
+        .fails("The service did not answer");
+    Routes::new("adapters", &["bearer", "key"]).add(operation)
+}
+
+/// Returns the route for responses.
+fn responded() -> Routes {
+    let answer = async move |State(gateway): State<Arc<Gateway>>, request: Request| {
+        responses::answer(&gateway, request).await
+    };
+    let operation = RouteOperation::post("/responses", "createResponse", answer)
+        .about("Answer a conversation in the form of responses. Nothing is stored.")
+        .takes::<responses::ResponsesBody>()
+        .responds(
+            "200",
+            "The response: an object, or events if `stream` is true",
+            [
+                ("application/json", BodySchema::plain::<Value>()),
+                ("text/event-stream", BodySchema::plain::<String>()),
+            ],
         )
         .fails("The service did not answer");
     Routes::new("adapters", &["bearer", "key"]).add(operation)

@@ -190,6 +190,39 @@ mod tests {
     }
 
     #[test]
+    fn the_libraries_are_what_the_manifest_says() {
+        let vendor = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("console/vendor");
+        let read = |name: &str| std::fs::read(vendor.join(name)).expect(name);
+        let manifest: serde_json::Value =
+            serde_json::from_slice(&read("manifest.json")).expect("JSON");
+        let mut known = vec!["LICENSES.txt".to_owned(), "manifest.json".to_owned()];
+        for entry in manifest.as_array().expect("a list") {
+            let name = entry["file"].as_str().expect("a name");
+            let sum = Sha256::digest(read(name));
+            let sum = sum
+                .iter()
+                .fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+            assert_eq!(entry["sha256"], sum, "{name}");
+            let licences = String::from_utf8(read("LICENSES.txt")).expect("text");
+            let package = entry["package"].as_str().expect("a name");
+            assert!(licences.contains(package), "{package}");
+            known.push(name.to_owned());
+        }
+        let mut files: Vec<String> = std::fs::read_dir(vendor)
+            .expect("a directory")
+            .map(|file| {
+                file.expect("a file")
+                    .file_name()
+                    .to_string_lossy()
+                    .into_owned()
+            })
+            .collect();
+        files.sort();
+        known.sort();
+        assert_eq!(files, known);
+    }
+
+    #[test]
     fn every_file_is_there() {
         for file in &FILES {
             assert!(
