@@ -10,6 +10,7 @@ import json
 import re
 import ssl
 import sys
+import threading
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -211,20 +212,31 @@ def boxes(console):
     rows = console.page.locator("table tbody tr")
     assert rows.count() == 4, rows.all_inner_texts()
     console.see("triangle")
-    colours = console.page.evaluate(
+    assert "22,163,74" in colours(console.page), "the triangle's box is not drawn"
+    console.accessible("boxes")
+    console.picture("boxes")
+    code = console.page.locator("section[aria-label^=Code] pre")
+    assert "-F 'file=@shapes.png'" in code.inner_text()
+    # Another picture shows its own boxes.
+    console.choose("text=Choose a picture", EXAMPLES / "lookout" / "shapes.png")
+    expect(console.page.locator("canvas")).not_to_have_attribute("width", "240")
+    console.page.locator("canvas[data-drawn]").wait_for()
+    assert "22,163,74" not in colours(console.page), "a box of the picture before is drawn"
+
+
+def colours(page):
+    """The colours of the pixels that the page has drawn."""
+    return page.evaluate(
         """() => {
           const canvas = document.querySelector("canvas");
-          const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+          const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d");
+          copy.drawImage(canvas, 0, 0);
+          const data = copy.getImageData(0, 0, canvas.width, canvas.height).data;
           const found = new Set();
           for (let at = 0; at < data.length; at += 4) found.add(data.slice(at, at + 3).join());
           return [...found];
         }"""
     )
-    assert "22,163,74" in colours, "the triangle's box is not drawn"
-    console.accessible("boxes")
-    console.picture("boxes")
-    code = console.page.locator("section[aria-label^=Code] pre")
-    assert "-F 'file=@shapes.png'" in code.inner_text()
 
 
 def conversation(console):
@@ -595,8 +607,6 @@ def proxy(base, below):
             await asyncio.gather(pipe(reader, onward), pipe(upstream, writer))
         except (OSError, asyncio.IncompleteReadError):
             writer.close()
-
-    import threading
 
     loop = asyncio.new_event_loop()
     started = {}

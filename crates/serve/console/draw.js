@@ -1,7 +1,7 @@
 // Shows answers: labels as bars, boxes, lines and masks over the picture, times of sounds, vectors,
 // pictures, speech; anything else as JSON. Texts of a model only ever become text.
 
-import { html, percent, Table, useEffect, useRef, useState } from "./parts.js";
+import { html, percent, Table, useCallback, useEffect, useRef, useState } from "./parts.js";
 
 // Colours that differ in lightness, too; index 0 of a mask is often the background.
 const COLOURS = ["#2563eb", "#ea580c", "#16a34a", "#db2777", "#ca8a04", "#0891b2", "#7c3aed", "#65a30d", "#dc2626", "#475569"];
@@ -66,6 +66,7 @@ function Canvas({ input, label, size, draw }) {
   const canvas = useRef();
   useEffect(() => {
     let gone = false;
+    delete canvas.current.dataset.drawn;
     (async () => {
       const picture = await createImageBitmap(input.file, { imageOrientation: "from-image" });
       if (gone || !canvas.current) return;
@@ -125,8 +126,7 @@ function tag(context, text, x, y, fill, unit) {
 const unitOf = (width, height) => Math.max(1, Math.max(width, height) / 320);
 
 function Boxes({ answer, input }) {
-  const draw = useRef();
-  draw.current ??= async (context, width, height) => {
+  const draw = useCallback(async (context, width, height) => {
     const unit = unitOf(width, height);
     for (const one of answer.boxes) {
       if (one.mask) await overlay(context, one.mask, one.mask_origin ?? [0, 0], (value) => value > 127 && colour(one.index));
@@ -138,20 +138,18 @@ function Boxes({ answer, input }) {
       context.strokeRect(xmin, ymin, xmax - xmin, ymax - ymin);
       tag(context, `${String(one.label).slice(0, 60)} ${percent(one.score)}`, xmin, ymin, colour(one.index), unit);
     }
-  };
+  }, [answer]);
   const rows = answer.boxes.slice(0, MAX_ROWS).map((one) => [
     html`<i class="dot" data-colour=${one.index % COLOURS.length} /> ${one.label}`,
     percent(one.score),
     ["xmin", "ymin", "xmax", "ymax"].map((side) => Math.round(one.box[side])).join(", "),
   ]);
-  return html`${input?.url && html`<${Canvas} input=${input} size=${[answer.width, answer.height]} draw=${draw.current}
-      key=${JSON.stringify(answer.boxes.map((one) => one.box))} label="The picture with ${answer.boxes.length} boxes" />`}
+  return html`${input?.url && html`<${Canvas} input=${input} size=${[answer.width, answer.height]} draw=${draw} label="The picture with ${answer.boxes.length} boxes" />`}
     <${Table} caption="Boxes" columns=${["Label", "Score", "Left, top, right, bottom"]} rows=${rows} empty="It found nothing." />`;
 }
 
 function Lines({ answer, input }) {
-  const draw = useRef();
-  draw.current ??= async (context, width, height) => {
+  const draw = useCallback(async (context, width, height) => {
     const unit = unitOf(width, height);
     context.strokeStyle = COLOURS[0];
     context.lineWidth = unit;
@@ -161,22 +159,22 @@ function Lines({ answer, input }) {
       context.closePath();
       context.stroke();
     }
-  };
-  return html`${input?.url && html`<${Canvas} input=${input} size=${[answer.width, answer.height]} draw=${draw.current}
-      key=${JSON.stringify(answer.lines.length)} label="The picture with ${answer.lines.length} lines of text" />`}
+  }, [answer]);
+  return html`${input?.url && html`<${Canvas} input=${input} size=${[answer.width, answer.height]} draw=${draw} label="The picture with ${answer.lines.length} lines of text" />`}
     ${answer.text != null && html`<p class="said">${answer.text}</p>`}`;
 }
 
 function Classes({ answer, input }) {
-  const draw = useRef();
-  draw.current ??= (context, width, height) => overlay(context, answer.mask, [0, 0, width, height], (value) => colour(value));
+  const draw = useCallback(
+    (context, width, height) => overlay(context, answer.mask, [0, 0, width, height], (value) => colour(value)),
+    [answer],
+  );
   const rows = answer.classes.slice(0, MAX_ROWS).map((one) => [
     html`<i class="dot" data-colour=${one.index % COLOURS.length} /> ${one.label}`,
     percent(one.share),
     percent(one.score),
   ]);
-  return html`${input?.url && html`<${Canvas} input=${input} size=${[answer.width, answer.height]} draw=${draw.current}
-      key=${answer.mask.slice(-64)} label="The picture with its classes" />`}
+  return html`${input?.url && html`<${Canvas} input=${input} size=${[answer.width, answer.height]} draw=${draw} label="The picture with its classes" />`}
     <${Table} caption="Classes" columns=${["Class", "Share", "Mean score"]} rows=${rows} />`;
 }
 
