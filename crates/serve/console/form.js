@@ -14,7 +14,7 @@ const KINDS = {
   sound: { key: "audio", accept: "audio/*,video/webm", name: "sound" },
 };
 
-export function Trial({ service, form, ...rest }) {
+export function Trial({ service, form }) {
   const recipe = ["picture", "sound", "speech", "painting"].includes(form) ? service.recipes?.[0] : undefined;
   const [input, setInput] = useState();
   const [values, setValues] = useState({});
@@ -65,6 +65,7 @@ export function Trial({ service, form, ...rest }) {
       }
     });
   useEffect(() => () => stop.current?.abort(), []);
+  useEffect(() => () => input?.url && URL.revokeObjectURL(input.url), [input]);
 
   return html`<div class="split">
     <section class="panel" aria-label="Input">

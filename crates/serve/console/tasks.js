@@ -1,7 +1,7 @@
 // The tasks of the account: live, filtered, page by page from the server.
 
-import { get, listen, part, raw, remove, send } from "./api.js";
-import { Badge, bytes, Failure, html, Loading, milliseconds, Page, Table, useAction, useEffect, useState, When } from "./parts.js";
+import { part, raw, remove, send } from "./api.js";
+import { Badge, bytes, Failure, html, Loading, milliseconds, Page, Table, useAction, useData, useState, When } from "./parts.js";
 
 const PAGE = 50;
 const STATES = { QUEUED: "waiting", PROCESSING: "running", COMPLETED: "completed", CANCELED: "canceled" };
@@ -12,33 +12,11 @@ export function Tasks({ session }) {
   const [status, setStatus] = useState("");
   // The ids after which the pages begin; the first page has none.
   const [starts, setStarts] = useState([""]);
-  const [rows, setRows] = useState();
-  const [failure, setFailure] = useState();
   const [run, busy, error] = useAction();
   const [result, setResult] = useState();
   const before = starts[starts.length - 1];
   const query = new URLSearchParams({ limit: PAGE + 1, ...(status && { status }), ...(before && { before }) });
-  const path = `console/tasks?${query}`;
-  const read = async (current = () => true) => {
-    try {
-      const found = await get(path);
-      if (!current()) return;
-      setRows(found);
-      setFailure();
-    } catch (fault) {
-      if (current()) setFailure(fault);
-    }
-  };
-  useEffect(() => {
-    let gone = false;
-    const now = () => read(() => !gone);
-    now();
-    const stop = listen((names) => names.includes("tasks") && now());
-    return () => {
-      gone = true;
-      stop();
-    };
-  }, [path]);
+  const { data: rows, error: failure, read } = useData(`console/tasks?${query}`, "tasks");
   const own = `api/mlpgateway/account/${part(session.account)}/async/task`;
   const filter = (event) => {
     setStatus(event.target.value);

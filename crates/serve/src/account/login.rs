@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::accounts::AccountError;
-use super::key::{ApiKey, Secret};
+use super::key::Secret;
 use super::record::Login;
 use super::store::{AccountStore, NewLogin};
 use crate::database::{DatabaseResult, Timestamp};
@@ -25,15 +25,6 @@ pub struct Logins {
     store: Arc<dyn AccountStore>,
 }
 
-/// A new session.
-#[derive(Debug)]
-pub struct NewSession {
-    /// The secret, for the browser's cookie.
-    pub secret: Secret,
-    /// Expiry time.
-    pub expires_at: Timestamp,
-}
-
 impl Logins {
     /// Manages the logins of a store.
     pub fn new(store: Arc<dyn AccountStore>) -> Self {
@@ -42,8 +33,7 @@ impl Logins {
 
     /// Creates a code that begins one session of the operator.
     pub async fn create_code(&self, now: Timestamp) -> Result<Secret, AccountError> {
-        let new = self.create(true, None, now, CODE_VALIDITY).await?;
-        Ok(new.secret)
+        self.create(true, None, now, CODE_VALIDITY).await
     }
 
     /// Begins a session of the operator with a code; `None` if the code is unknown, used or expired.
@@ -52,7 +42,7 @@ impl Logins {
         code: &str,
         now: Timestamp,
         validity: Duration,
-    ) -> Result<Option<NewSession>, AccountError> {
+    ) -> Result<Option<Secret>, AccountError> {
         let hash = Secret::hash(code);
         // Read first: a wrong code costs no change of the database.
         let is_known = self.store.login(hash, true, now).await?.is_some();
@@ -62,14 +52,14 @@ impl Logins {
         self.create(false, None, now, validity).await.map(Some)
     }
 
-    /// Begins a session with the permissions of a valid key.
+    /// Begins a session with the permissions of a valid key, given by its number.
     pub async fn begin_with_key(
         &self,
-        key: &ApiKey,
+        key: i64,
         now: Timestamp,
         validity: Duration,
-    ) -> Result<NewSession, AccountError> {
-        self.create(false, Some(key.id), now, validity).await
+    ) -> Result<Secret, AccountError> {
+        self.create(false, Some(key), now, validity).await
     }
 
     /// Returns the session with this secret, unless it has ended.
@@ -89,7 +79,7 @@ impl Logins {
         key: Option<i64>,
         now: Timestamp,
         validity: Duration,
-    ) -> Result<NewSession, AccountError> {
+    ) -> Result<Secret, AccountError> {
         let prefix = if is_code { "pc" } else { "ps" };
         let secret = Secret::random(prefix).map_err(AccountError::Random)?;
         let expires_at = now.after(validity);
@@ -99,6 +89,6 @@ impl Logins {
             login: Login { key, expires_at },
         };
         self.store.create_login(login, MAX_LOGINS, now).await?;
-        Ok(NewSession { secret, expires_at })
+        Ok(secret)
     }
 }

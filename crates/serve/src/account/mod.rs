@@ -22,7 +22,7 @@ pub use configs::PredictConfigs;
 pub use cpu::{CpuCounts, CpuUsed};
 pub use directory::{Directory, Snapshot};
 pub use key::{ApiKey, Permission, Permissions, Secret, UnknownPermission};
-pub use login::{Logins, NewSession};
+pub use login::Logins;
 pub use number::number;
 pub use record::{Account, AccountId, Counted, Login, PredictConfig, UNLIMITED, Usage, UsageKey};
 pub(crate) use sqlite::SqliteAccounts;

@@ -32,19 +32,11 @@ pub(super) struct Caller {
     /// The account.
     pub(super) account: AccountId,
     pub(super) permissions: Permissions,
-    /// The browser of whoever operates the server.
-    pub(super) is_operator: bool,
+    /// Number of the key; `None` for the operator, whose browser logged in with a link.
+    pub(super) key: Option<i64>,
 }
 
 impl Caller {
-    /// Returns an error unless this is the operator.
-    pub(super) fn require_operator(self) -> Result<(), GatewayError> {
-        if self.is_operator {
-            return Ok(());
-        }
-        Err(GatewayError::not_the_operator())
-    }
-
     /// Returns the account if the key has the permission.
     pub(super) fn require(self, permission: Permission) -> Result<AccountId, GatewayError> {
         if self.permissions.allow(permission) {
@@ -87,6 +79,25 @@ impl FromRequestParts<Arc<Gateway>> for Caller {
     }
 }
 
+/// The operator: a browser that logged in with a link.
+#[derive(Debug)]
+pub(super) struct OperatorCaller;
+
+impl FromRequestParts<Arc<Gateway>> for OperatorCaller {
+    type Rejection = GatewayError;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        gateway: &Arc<Gateway>,
+    ) -> Result<Self, Self::Rejection> {
+        let caller = Caller::from_request_parts(parts, gateway).await?;
+        match caller.key {
+            None => Ok(Self),
+            Some(_) => Err(GatewayError::not_the_operator()),
+        }
+    }
+}
+
 /// The authenticated account of a chat adapter request: `Authorization` takes precedence over
 /// `MLP-API-KEY`.
 #[derive(Debug, Clone, Copy)]
@@ -115,7 +126,7 @@ impl FromRequestParts<Arc<Gateway>> for AdapterCaller {
 }
 
 /// Authenticates a key; fails if it is unknown or its account is blocked.
-async fn accept(
+pub(super) async fn accept(
     secret: &str,
     parts: &Parts,
     gateway: &Arc<Gateway>,
@@ -132,7 +143,7 @@ async fn accept(
     look(&gateway.directory.snapshot()).unwrap_or_else(|| Err(GatewayError::unknown_key()))
 }
 
-/// Authenticates the session of a browser; fails with `missing` if there is none.
+/// Authenticates the session of a browser. A request without a session gets the error `missing`.
 async fn accept_session(
     parts: &Parts,
     gateway: &Arc<Gateway>,
@@ -163,22 +174,9 @@ async fn accept_session(
         revoked_at: None,
     };
     Ok(Caller {
-        is_operator: true,
+        key: None,
         ..admit(gateway, parts, &key, account)?
     })
-}
-
-/// Authenticates a key that begins a session.
-pub(super) async fn key_for_login(
-    secret: &str,
-    parts: &Parts,
-    gateway: &Arc<Gateway>,
-) -> Result<ApiKey, GatewayError> {
-    accept(secret, parts, gateway).await?;
-    let snapshot = gateway.directory.snapshot();
-    let found = snapshot.authenticate(secret, Timestamp::now());
-    let (key, _) = found.ok_or_else(GatewayError::unknown_key)?;
-    Ok(key.clone())
 }
 
 /// Returns the caller of a known key, unless its account is blocked or at its limit.
@@ -207,7 +205,7 @@ fn admit(
     Ok(Caller {
         account: account.id,
         permissions: key.permissions,
-        is_operator: false,
+        key: Some(key.id),
     })
 }
 

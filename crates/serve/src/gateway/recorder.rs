@@ -1,7 +1,6 @@
 //! The load of the last hour: what `sampler.rs` measured.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 use tokio::sync::watch;
@@ -9,12 +8,9 @@ use tokio::sync::watch;
 /// Number of samples in an hour, one every five seconds.
 const MAX_SAMPLES: usize = 720;
 
-/// The samples of the last hour.
-#[derive(Debug)]
-pub(super) struct Recorder {
-    samples: Mutex<VecDeque<Sample>>,
-    latest: watch::Sender<Option<Sample>>,
-}
+/// The samples of the last hour, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Recorder(watch::Sender<VecDeque<Sample>>);
 
 /// The state of the server at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -38,35 +34,24 @@ pub(super) struct Sample {
     pub(super) temperature: Option<f32>,
 }
 
-impl Default for Recorder {
-    fn default() -> Self {
-        Self {
-            samples: Mutex::default(),
-            latest: watch::Sender::new(None),
-        }
-    }
-}
-
 impl Recorder {
     /// Returns the samples of the last hour, oldest first.
     pub(super) fn samples(&self) -> Vec<Sample> {
-        let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
-        samples.iter().copied().collect()
+        self.0.borrow().iter().copied().collect()
     }
 
-    /// Returns a channel of new samples.
-    pub(super) fn follow(&self) -> watch::Receiver<Option<Sample>> {
-        self.latest.subscribe()
+    /// Returns a channel that changes with every sample.
+    pub(super) fn follow(&self) -> watch::Receiver<VecDeque<Sample>> {
+        self.0.subscribe()
     }
 
     /// Adds a sample.
     pub(super) fn add(&self, sample: Sample) {
-        let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
-        if samples.len() == MAX_SAMPLES {
-            samples.pop_front();
-        }
-        samples.push_back(sample);
-        drop(samples);
-        self.latest.send_replace(Some(sample));
+        self.0.send_modify(|samples| {
+            if samples.len() == MAX_SAMPLES {
+                samples.pop_front();
+            }
+            samples.push_back(sample);
+        });
     }
 }

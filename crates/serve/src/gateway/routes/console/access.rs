@@ -51,7 +51,7 @@ pub(super) async fn log_in(
     if !parts.headers.contains_key(CONSOLE_HEADER) {
         return Err(GatewayError::not_of_console());
     }
-    let given: LoginRequest = read_json(&gateway, Request::from_parts(parts.clone(), body)).await?;
+    let given: LoginRequest = read_json(&gateway, body).await?;
     let (now, validity) = (
         Timestamp::now(),
         gateway.settings.console.session_validity(),
@@ -62,17 +62,14 @@ pub(super) async fn log_in(
             begun.map_err(account_error)?.ok_or_else(unknown_code)?
         }
         (None, Some(key)) => {
-            let key = auth::key_for_login(key.trim(), &parts, &gateway).await?;
-            let begun = gateway.logins.begin_with_key(&key, now, validity).await;
+            let caller = auth::accept(key.trim(), &parts, &gateway).await?;
+            let key = caller.key.ok_or_else(GatewayError::unknown_key)?;
+            let begun = gateway.logins.begin_with_key(key, now, validity).await;
             begun.map_err(account_error)?
         }
         _ => return Err(GatewayError::bad_request("expected `code` or `key`").with("place", "$")),
     };
-    Ok(with_cookie(
-        &parts,
-        begun.secret.reveal(),
-        validity.as_secs(),
-    ))
+    Ok(with_cookie(&parts, begun.reveal(), validity.as_secs()))
 }
 
 /// Ends the session.
@@ -105,7 +102,7 @@ pub(super) async fn session(
     Ok(Json(SessionData {
         account: account.name.clone(),
         account_id: account.id.0,
-        is_operator: caller.is_operator,
+        is_operator: caller.key.is_none(),
         permissions: permissions.into_iter().map(|(name, _)| name).collect(),
         version: env!("CARGO_PKG_VERSION"),
     }))

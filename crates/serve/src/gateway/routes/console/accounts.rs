@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Request, State};
+use axum::body::Body;
+use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use super::super::super::Gateway;
-use super::super::super::auth::Caller;
+use super::super::super::auth::OperatorCaller;
 use super::super::super::error::GatewayError;
 use super::read_json;
 use crate::account::{Account, AccountError, ApiKey, UNLIMITED};
@@ -77,9 +78,8 @@ pub(super) struct CreatedKey {
 /// Lists the accounts.
 pub(super) async fn list(
     State(gateway): State<Arc<Gateway>>,
-    caller: Caller,
+    _: OperatorCaller,
 ) -> Result<Json<Vec<AccountRow>>, GatewayError> {
-    caller.require_operator()?;
     let accounts = gateway.accounts.list().await?;
     Ok(Json(accounts.into_iter().map(AccountRow::from).collect()))
 }
@@ -87,11 +87,10 @@ pub(super) async fn list(
 /// Creates or changes an account.
 pub(super) async fn change(
     State(gateway): State<Arc<Gateway>>,
-    caller: Caller,
-    request: Request,
+    _: OperatorCaller,
+    body: Body,
 ) -> Result<Json<AccountRow>, GatewayError> {
-    caller.require_operator()?;
-    let change: AccountChange = read_json(&gateway, request).await?;
+    let change: AccountChange = read_json(&gateway, body).await?;
     let rps = change.rps.map(|rps| if rps == 0 { UNLIMITED } else { rps });
     let accounts = &gateway.accounts;
     let changed = if change.blocked.is_some() {
@@ -108,9 +107,8 @@ pub(super) async fn change(
 /// Lists the keys of all accounts.
 pub(super) async fn keys(
     State(gateway): State<Arc<Gateway>>,
-    caller: Caller,
+    _: OperatorCaller,
 ) -> Result<Json<Vec<KeyRow>>, GatewayError> {
-    caller.require_operator()?;
     let keys = gateway.accounts.keys(None).await.map_err(account_error)?;
     Ok(Json(keys.into_iter().map(KeyRow::of).collect()))
 }
@@ -118,11 +116,10 @@ pub(super) async fn keys(
 /// Creates a key.
 pub(super) async fn create_key(
     State(gateway): State<Arc<Gateway>>,
-    caller: Caller,
-    request: Request,
+    _: OperatorCaller,
+    body: Body,
 ) -> Result<Json<CreatedKey>, GatewayError> {
-    caller.require_operator()?;
-    let new: NewKeyRequest = read_json(&gateway, request).await?;
+    let new: NewKeyRequest = read_json(&gateway, body).await?;
     let permissions = new.permissions.parse();
     let permissions = permissions
         .map_err(|error| GatewayError::bad_request(format!("{error}")).with("place", "$"))?;
@@ -141,11 +138,10 @@ pub(super) async fn create_key(
 /// Revokes a key.
 pub(super) async fn revoke_key(
     State(gateway): State<Arc<Gateway>>,
-    caller: Caller,
-    request: Request,
+    _: OperatorCaller,
+    body: Body,
 ) -> Result<StatusCode, GatewayError> {
-    caller.require_operator()?;
-    let Revocation { id } = read_json(&gateway, request).await?;
+    let Revocation { id } = read_json(&gateway, body).await?;
     let id = id.to_string();
     let revoked = gateway.accounts.revoke(None, &id, Timestamp::now());
     revoked.await.map_err(account_error)?;

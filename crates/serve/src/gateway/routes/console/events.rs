@@ -2,6 +2,7 @@
 //!
 //! A page that was away reads everything again, so no event has to be kept.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,12 +42,12 @@ const SEEN_JOBS: usize = 20;
 /// The newest tasks, and the numbers of waiting and running tasks of all accounts.
 type SeenTasks = (Vec<(TaskId, Status, u32)>, (u64, u64));
 
-/// What a page has seen.
+/// The state that a page has read, and its channels.
 struct Follower {
     gateway: Arc<Gateway>,
     account: AccountId,
     is_operator: bool,
-    samples: watch::Receiver<Option<Sample>>,
+    samples: watch::Receiver<VecDeque<Sample>>,
     services: Vec<ServiceSummary>,
     tasks: SeenTasks,
     jobs: Vec<(JobId, JobState, u8)>,
@@ -67,7 +68,7 @@ pub(super) async fn events(
         tasks: seen_tasks(&gateway, caller.account).await?,
         jobs: seen_jobs(&gateway, caller.account).await?,
         account: caller.account,
-        is_operator: caller.is_operator,
+        is_operator: caller.key.is_none(),
         gateway,
         parts: request.into_parts().0,
         began: false,
@@ -113,7 +114,7 @@ impl Follower {
                 () = &mut stopping => return None,
                 changed = self.samples.changed(), if self.is_operator => {
                     changed.ok()?;
-                    let sample = *self.samples.borrow_and_update();
+                    let sample = self.samples.borrow_and_update().back().copied();
                     if let Some(sample) = sample {
                         return Event::default().event("sample").json_data(sample).ok();
                     }

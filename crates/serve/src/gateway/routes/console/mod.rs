@@ -13,7 +13,7 @@ mod tasks;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::Request;
+use axum::body::Body;
 use axum::routing::{get, post};
 use serde::de::DeserializeOwned;
 
@@ -63,11 +63,8 @@ pub(super) fn files() -> Router<Arc<Gateway>> {
 }
 
 /// Reads a short JSON body.
-async fn read_json<T: DeserializeOwned>(
-    gateway: &Gateway,
-    request: Request,
-) -> Result<T, GatewayError> {
-    let body = axum::body::to_bytes(request.into_body(), MAX_BODY_BYTES);
+async fn read_json<T: DeserializeOwned>(gateway: &Gateway, body: Body) -> Result<T, GatewayError> {
+    let body = axum::body::to_bytes(body, MAX_BODY_BYTES);
     let body = tokio::time::timeout(gateway.settings.timeouts.body(), body).await;
     let invalid = |reason: &str| {
         let message =

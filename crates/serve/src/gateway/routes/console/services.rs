@@ -31,7 +31,7 @@ pub(super) struct ServiceSummary {
     state: &'static str,
     /// The reason why it is inactive.
     reason: Option<String>,
-    /// What requests can be made of it, the usual one first.
+    /// The kinds of requests that it takes, the usual one first.
     forms: Vec<&'static str>,
     capabilities: Vec<String>,
     backends: Vec<String>,

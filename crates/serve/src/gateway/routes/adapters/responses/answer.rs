@@ -6,7 +6,7 @@ use crate::database::Timestamp;
 
 /// Writes one response.
 pub(super) struct ResponseWriter {
-    /// What the response repeats of the request.
+    /// The fields that the response repeats.
     echo: Map<String, Value>,
     /// The unique part of the ids.
     id: String,
@@ -37,7 +37,7 @@ impl ResponseWriter {
         format!("{prefix}_{}{index:02x}", self.id)
     }
 
-    /// Converts a chat completion; `None` if it is none.
+    /// Converts a chat completion. Any other answer gives `None`.
     pub(super) fn whole(&self, completion: &Value) -> Option<Value> {
         let choice = completion.get("choices")?.get(0)?;
         let message = choice.get("message")?;

@@ -46,7 +46,7 @@ const ECHOED: [&str; 10] = [
     "top_p",
 ];
 
-/// A chat request, and what the response repeats of the request.
+/// A chat request, and the fields that the response repeats.
 pub(super) struct ChatOfResponse {
     pub(super) chat: Value,
     pub(super) echo: Map<String, Value>,
@@ -154,7 +154,7 @@ fn messages_of(input: &Value) -> Result<Vec<Value>, Refusal> {
                 "tool_call_id": item["call_id"],
                 "content": content(&item["output"], &format!("{place}.output"))?,
             })),
-            // What the model thought before is no part of its next prompt.
+            // Earlier thoughts do not belong to the next prompt.
             "reasoning" => {}
             other => {
                 let message = format!(
