@@ -131,6 +131,7 @@ fn run(cases: &[Case], engine: &str, binary: &Path) -> Vec<Told> {
             program: binary.to_owned(),
             timeout: Some(TIMEOUT),
             memory_limit: None,
+            in_background: false,
         },
     };
     let next = AtomicUsize::new(0);

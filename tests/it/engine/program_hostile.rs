@@ -67,6 +67,7 @@ impl Outcomes {
             program: PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),
             timeout: Some(Duration::from_mins(1)),
             memory_limit: Some(MemoryLimit::Option(8 << 30)),
+            in_background: false,
         };
         let request = LoadRequest {
             model: path,
@@ -165,6 +166,7 @@ fn what_a_program_has_no_room_for_is_not_made() {
         program: PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),
         timeout: Some(Duration::from_mins(1)),
         memory_limit: Some(MemoryLimit::Option(512 << 20)),
+        in_background: false,
     };
     let request = LoadRequest {
         model: path,

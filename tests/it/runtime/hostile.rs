@@ -62,6 +62,7 @@ fn survives(engine: &str, bytes: &[u8], library: Option<PathBuf>) {
         program: PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),
         timeout: Some(TIMEOUT),
         memory_limit: Some(MemoryLimit::Option(8 << 30)),
+        in_background: false,
     };
     let outcome = launcher
         .load(engine, &request)

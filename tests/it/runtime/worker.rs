@@ -20,6 +20,7 @@ fn stand_in(directory: &Path, script: &str) -> Launcher {
         program,
         timeout: Some(Duration::from_secs(20)),
         memory_limit: None,
+        in_background: false,
     }
 }
 
@@ -101,6 +102,7 @@ fn a_worker_that_cannot_start_is_unavailable() {
         program: PathBuf::from("/nowhere/pkgtool"),
         timeout: None,
         memory_limit: None,
+        in_background: false,
     };
     let error = load(&launcher);
     assert!(matches!(error, EngineError::Unavailable { .. }), "{error}");

@@ -46,5 +46,6 @@ pub(crate) fn launcher(timeout: Option<Duration>) -> Launcher {
         program: PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),
         timeout,
         memory_limit: None,
+        in_background: false,
     }
 }

@@ -25,6 +25,8 @@ pub struct Request {
     pub accept: Option<String>,
     /// The body's share of the memory for bodies.
     pub memory: Option<Arc<BodyReservation>>,
+    /// It gives way to all other requests: a package's model runs in a process of low priority.
+    pub in_background: bool,
 }
 
 /// Rejection of a request because of a mistake by the client.

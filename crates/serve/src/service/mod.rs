@@ -158,10 +158,14 @@ impl Service {
             self.check_adapter_method(asked.method)?;
         }
         match &self.kind {
-            ServiceKind::Device(device) => Ok(Prepared::Device(
-                device.prepare(request).await?,
-                request.memory.clone(),
-            )),
+            ServiceKind::Device(device) => {
+                let prepared = if request.in_background {
+                    device.in_background().await?.prepare(request).await?
+                } else {
+                    device.prepare(request).await?
+                };
+                Ok(Prepared::Device(prepared, request.memory.clone()))
+            }
             ServiceKind::Proxy(upstream) => Ok(Prepared::Proxy(upstream.prepare(request)?)),
             ServiceKind::Untrained(_) => Err(CallError::NoInstances(self.not_trained())),
         }

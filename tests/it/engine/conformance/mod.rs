@@ -194,6 +194,7 @@ impl Target {
                 program: PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),
                 timeout: Some(TIMEOUT),
                 memory_limit: None,
+                in_background: false,
             },
         };
         let next = AtomicUsize::new(0);

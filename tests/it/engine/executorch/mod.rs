@@ -85,6 +85,7 @@ fn launcher() -> Launcher {
         program: PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),
         timeout: Some(Duration::from_mins(1)),
         memory_limit: None,
+        in_background: false,
     }
 }
 

@@ -26,7 +26,9 @@ use channel::{Channel, Cut};
 use sandbox::{SandboxMode, SandboxPermissions};
 use serde::{Deserialize, Serialize};
 
-pub use child::{Next, confined, limit_further_memory, limit_memory, panic_text, requests};
+pub use child::{
+    Next, confined, give_way, limit_further_memory, limit_memory, panic_text, requests,
+};
 
 /// The argument that starts the binary as a child process. The next argument names its work;
 /// without one it runs models.

@@ -61,6 +61,8 @@ pub struct Launcher {
     pub timeout: Option<Duration>,
     /// Maximum memory of a worker.
     pub memory_limit: Option<MemoryLimit>,
+    /// Give a worker only the processor time that no other process wants.
+    pub in_background: bool,
 }
 
 /// A session in a worker process.
@@ -86,6 +88,7 @@ impl Launcher {
             program: std::env::current_exe()?,
             timeout: None,
             memory_limit: None,
+            in_background: false,
         })
     }
 
@@ -127,6 +130,7 @@ impl Launcher {
         };
         let unset = |setting: &(&str, &str)| std::env::var_os(setting.0).is_none();
         command.envs(allocator.into_iter().filter(unset));
+        setup.in_background = self.in_background;
         let scratch = setup.scratch().map_err(start)?;
         let purpose = Purpose {
             setup: &setup,

@@ -69,8 +69,8 @@ pub(super) fn build(
             let owner = &package.home.owner_name;
             let settings = (options.settings)(owner, &name);
             let device = Device::new(DeviceParts {
-                label: &format!("{owner}/{name}"),
-                configs: &configs,
+                label: format!("{owner}/{name}"),
+                configs: configs.into(),
                 settings: settings.clone(),
                 engines: Arc::clone(&options.engines),
                 created_at: package.fingerprint.created_at(),

@@ -51,7 +51,8 @@ impl Device {
         if said.is_some() || !self.generates() {
             return Ok(said);
         }
-        self.engines
+        self.parts
+            .engines
             .decoding()
             .of(request, |body| by_key(body))
             .await
@@ -63,13 +64,13 @@ impl Device {
         request: &Request,
     ) -> Result<PreparedInputs, CallError> {
         let config = request.config.as_deref();
-        let name = self.label.clone();
+        let name = self.parts.label.clone();
         if call.method == AdapterMethod::Embeddings {
             let keys = [KEYS, &pkgtool_text::embedding::EmbeddingOptions::KEYS].concat();
             let config = config.map(str::to_owned);
             let read =
                 move |body: &Bytes| AskedEmbeddings::read(call, body, config.as_deref(), &keys);
-            let (asked, given, config) = self.engines.decoding().of(request, read).await??;
+            let (asked, given, config) = self.parts.engines.decoding().of(request, read).await??;
             let caller = caller(request);
             let embedding = self.prepare_embedding(given, config.as_deref(), caller);
             let embedding = embedding.await?;
@@ -78,7 +79,7 @@ impl Device {
         }
         let config = config.map(str::to_owned);
         let read = move |body: &Bytes| TextRequest::read(call, body, config.as_deref(), KEYS);
-        let (asked, config) = self.engines.decoding().of(request, read).await??;
+        let (asked, config) = self.parts.engines.decoding().of(request, read).await??;
         let (choice, _) = ConfigChoice::read(config.as_deref().unwrap_or_default(), &[])?;
         let index = choice.resolve_among(&self.variants, MethodEntry::generates)?;
         let endpoint = self.generator(&self.variants.entries[index])?;
@@ -102,7 +103,8 @@ impl Device {
         }
         let companions = self.companions(entry)?;
         let make = || {
-            let (settings, engines) = (self.settings.clone(), Arc::clone(&self.engines));
+            let (settings, engines) =
+                (self.parts.settings.clone(), Arc::clone(&self.parts.engines));
             let models = (model.clone(), companions);
             TextEndpoint::new(text.tokenizer.clone(), models, settings, engines)
         };
@@ -148,7 +150,7 @@ impl Device {
         })?;
         let asked = TextRequest::Reply(Box::new(chat));
         let endpoint = self.generator(decoder)?;
-        Ok(PreparedText::new(endpoint, asked, self.label.clone()))
+        Ok(PreparedText::new(endpoint, asked, self.parts.label.clone()))
     }
 }
 

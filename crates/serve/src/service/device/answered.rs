@@ -160,7 +160,7 @@ impl Device {
                 recipe,
             }),
         };
-        let client = self.engines.parsers(caller(request));
+        let client = self.parts.engines.parsers(caller(request));
         let (chosen, picture) = (Arc::clone(&recipe), given.bytes.clone());
         let prepare = move |client: &ParserClient| {
             worker::prepare(client, &chosen.fitted.preparation, &picture)

@@ -27,7 +27,7 @@ impl Device {
         }
         let signature = model.signature.clone();
         let decode = move |body: &Bytes| tensors::decode(body, &signature, pictures);
-        Ok(self.engines.decoding().of(request, decode).await??)
+        Ok(self.parts.engines.decoding().of(request, decode).await??)
     }
 
     /// Returns the decoded inputs with the endpoint that runs them.
@@ -51,7 +51,7 @@ impl Device {
         let Some(picture) = decoded.picture else {
             return Ok(decoded.inputs);
         };
-        let client = self.engines.parsers(caller);
+        let client = self.parts.engines.parsers(caller);
         let tensor = with_parsers(client, |client| picture.tensor(client)).await?;
         Ok(vec![tensor?])
     }

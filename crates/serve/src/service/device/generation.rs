@@ -54,10 +54,10 @@ impl Device {
         let files = entry.text.as_ref().ok_or_else(|| {
             refused("the package has no tokenizer: its config must name one".to_owned())
         })?;
-        let client = self.engines.parsers(caller(request));
+        let client = self.parts.engines.parsers(caller(request));
         let tokenizer = self.tokenizers.get(&files.tokenizer, &client).await;
         let tokenizer = tokenizer.map_err(|reason| {
-            tracing::error!(service = %self.label, reason, "cannot make pictures");
+            tracing::error!(service = %self.parts.label, reason, "cannot make pictures");
             CallError::NoInstances(UNUSABLE_FILES.to_owned())
         })?;
         let chosen = Arc::clone(&recipe);

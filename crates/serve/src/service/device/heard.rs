@@ -48,7 +48,7 @@ impl Device {
         place: &str,
         request: &Request,
     ) -> Result<DecodedSound, CallError> {
-        let client = self.engines.parsers(caller(request));
+        let client = self.parts.engines.parsers(caller(request));
         let hear = move |client: &ParserClient| worker::hear(client, &bytes);
         let sound = with_parsers(client, hear).await?;
         let sound = sound.map_err(|error| failed(error, MediaKind::Sound, place))?;

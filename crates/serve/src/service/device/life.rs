@@ -1,14 +1,36 @@
 //! Life cycle of a device's sessions: warm-up, activity and draining.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
-use super::super::CallError;
 use super::super::away::NO_ACCOUNT;
 use super::super::engine::Activity;
+use super::super::{CallError, Isolation};
 use super::{Device, embedding, runnable};
 
 impl Device {
+    /// Returns the same models in processes of their own, which get the processor time that others
+    /// leave. They are created at the first call.
+    pub(in crate::service) async fn in_background(&self) -> Result<Arc<Self>, CallError> {
+        let create = || async {
+            let mut parts = self.parts.clone();
+            parts.engines = parts.engines.in_background();
+            parts.settings.isolation = Isolation::Process;
+            parts.settings.instances = 1;
+            let created = tokio::task::spawn_blocking(|| Self::new(parts)).await;
+            match created {
+                Ok(Ok(device)) => Ok(Arc::new(device)),
+                Ok(Err(reason)) => Err(CallError::NoInstances(reason)),
+                Err(error) => Err(CallError::Failed(error.to_string())),
+            }
+        };
+        let device = self.in_background.get_or_try_init(create).await?;
+        if self.drained.load(Ordering::Acquire) {
+            return Err(CallError::Stopped);
+        }
+        Ok(Arc::clone(device))
+    }
+
     /// Returns the current activity of all its endpoints.
     pub fn activity(&self) -> Activity {
         let activities = self.endpoints().map(|endpoint| endpoint.activity());
@@ -43,7 +65,7 @@ impl Device {
             .as_ref()
             .filter(|text| text.embeds(&model.signature))
         {
-            let client = self.engines.parsers(NO_ACCOUNT);
+            let client = self.parts.engines.parsers(NO_ACCOUNT);
             let embedder = text.embedder(&entry.embedder, &self.tokenizers, model, &client);
             return embedding::try_text(endpoint, embedder.await?, client).await;
         }
@@ -55,6 +77,10 @@ impl Device {
         let making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         self.drained.store(true, Ordering::Release);
         drop(making);
+        // A device that is created just now sees the flag, and gets no request.
+        if let Some(device) = self.in_background.get() {
+            Box::pin(device.drain()).await;
+        }
         // All endpoints start to drain before any is waited for.
         let endings = self.endpoints().cloned().map(|endpoint| {
             tokio::spawn(async move {

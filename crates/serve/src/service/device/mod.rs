@@ -31,6 +31,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use tokio::sync::OnceCell;
 
 use super::away::caller;
 use super::call::strip_directories;
@@ -74,12 +75,9 @@ const LARGE_ANSWER_BYTES: usize = 1 << 17;
 /// A package's models.
 #[derive(Debug)]
 pub struct Device {
-    /// The service's owner and name.
-    label: String,
+    parts: DeviceParts,
     variants: Variants,
     description: Description,
-    settings: ServiceSettings,
-    engines: Arc<Engines>,
     /// The entry of requests without a config.
     default: Result<usize, Refusal>,
     /// Cache of resolved configs. Readers never wait.
@@ -92,6 +90,8 @@ pub struct Device {
     /// Held while an endpoint is created and while `drained` changes.
     making: Mutex<()>,
     drained: AtomicBool,
+    /// The same models for requests that give way to all others.
+    in_background: OnceCell<Arc<Self>>,
 }
 
 /// A checked request.
@@ -130,12 +130,12 @@ pub struct PreparedTensors {
 }
 
 /// Parameters of a device.
-#[derive(Debug)]
-pub struct DeviceParts<'a> {
+#[derive(Debug, Clone)]
+pub struct DeviceParts {
     /// The service's owner and name, for logs and metrics.
-    pub label: &'a str,
+    pub label: String,
     /// The configs of one package identity, one per backend.
-    pub configs: &'a [PackageConfig],
+    pub configs: Arc<[PackageConfig]>,
     /// Settings of the service.
     pub settings: ServiceSettings,
     /// Engines that run the models.
@@ -148,17 +148,15 @@ pub struct DeviceParts<'a> {
 
 impl Device {
     /// Reads the headers of the package's model files without loading models.
-    pub fn new(parts: DeviceParts<'_>) -> Result<Self, String> {
-        let variants = Variants::read(parts.configs, parts.label)?;
-        let classifies = PackageClassifier::of(parts.configs, &variants)?;
+    pub fn new(parts: DeviceParts) -> Result<Self, String> {
+        let variants = Variants::read(&parts.configs, &parts.label)?;
+        let classifies = PackageClassifier::of(&parts.configs, &variants)?;
         let default = resolved(&ConfigChoice::default(), &variants, classifies.as_ref());
         let description = describe(&parts, &variants, classifies.as_ref());
         Ok(Self {
-            label: parts.label.to_owned(),
+            parts,
             variants,
             description,
-            settings: parts.settings,
-            engines: parts.engines,
             default,
             remembered: ArcSwap::default(),
             tokenizers: Tokenizers::default(),
@@ -166,6 +164,7 @@ impl Device {
             classifies,
             making: Mutex::new(()),
             drained: AtomicBool::new(false),
+            in_background: OnceCell::new(),
         })
     }
 
@@ -175,7 +174,7 @@ impl Device {
             return self.prepare_adapted(call, request).await;
         }
         let config = request.config.as_deref();
-        let decoding = self.engines.decoding();
+        let decoding = self.parts.engines.decoding();
         let (media_type, takes) = (request.data_type.clone(), self.description.takes);
         let read = move |body: &Bytes| match MediaRequest::read(body, media_type.as_deref(), takes)?
         {
@@ -243,7 +242,7 @@ impl Device {
             return Err(texts::not_taken().into());
         };
         let endpoint = self.endpoint(entry, model)?;
-        let client = self.engines.parsers(caller);
+        let client = self.parts.engines.parsers(caller);
         let embedder = text
             .embedder(&entry.embedder, &self.tokenizers, model, &client)
             .await?;
@@ -422,7 +421,11 @@ impl Device {
         if stopped() {
             return Err(CallError::Stopped);
         }
-        let make = || self.engines.endpoint(model.clone(), &self.settings);
+        let make = || {
+            self.parts
+                .engines
+                .endpoint(model.clone(), &self.parts.settings)
+        };
         Ok(Arc::clone(cell.get_or_init(make)))
     }
 }
@@ -529,7 +532,7 @@ fn resolved(
 }
 
 fn describe(
-    parts: &DeviceParts<'_>,
+    parts: &DeviceParts,
     variants: &Variants,
     classifies: Option<&PackageClassifier>,
 ) -> Description {

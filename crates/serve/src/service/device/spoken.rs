@@ -85,10 +85,10 @@ impl Device {
         let text = entry.text.as_ref().ok_or_else(|| {
             refused("the package has no tokenizer: its config must name one".to_owned())
         })?;
-        let client = self.engines.parsers(caller(request));
+        let client = self.parts.engines.parsers(caller(request));
         let tokenizer = self.tokenizers.get(&text.tokenizer, &client).await;
         let tokenizer = tokenizer.map_err(|reason| {
-            tracing::error!(service = %self.label, reason, "cannot transcribe");
+            tracing::error!(service = %self.parts.label, reason, "cannot transcribe");
             CallError::NoInstances(UNUSABLE_FILES.to_owned())
         })?;
         let mut options = recipe.fitted.speech_options().map_err(refused)?;

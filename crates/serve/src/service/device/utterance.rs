@@ -46,7 +46,7 @@ impl Device {
         let phonemes = if given.phonemes {
             text
         } else {
-            let client = self.engines.parsers(caller(request));
+            let client = self.parts.engines.parsers(caller(request));
             let convert = move |client: &ParserClient| worker::english(client, &text);
             let converted = with_parsers(client, convert).await?;
             converted.map_err(|error| failed(error, MediaKind::Text, &place))?

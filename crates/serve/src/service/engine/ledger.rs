@@ -1,8 +1,9 @@
 //! Memory budget of all loaded sessions, and eviction of idle ones when memory runs short.
 //!
 //! Invariant: when a lease is granted, the sum of all leases does not exceed the budget. Only idle
-//! sessions are evicted, the least recently used first, and waiters are served in order. Lock
-//! order: first the ledger's books, then an endpoint, never the reverse.
+//! sessions are evicted, the least recently used first, and waiters are served in order. Sessions
+//! that give way to others are evicted first, even during a run. Lock order: first the ledger's
+//! books, then an endpoint, never the reverse.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -12,6 +13,9 @@ use std::time::{Duration, Instant};
 
 /// Time that others may stay busy before a busy session is asked to end after its run.
 const BUSY_PATIENCE: Duration = Duration::from_secs(1);
+
+/// A session that was used within this time is not evicted for one that gives way, in milliseconds.
+const RECENT_USE_MS: u64 = 60_000;
 
 /// Callback that makes the holder of a lease check it.
 pub(super) type WakeCallback = Arc<dyn Fn() + Send + Sync>;
@@ -26,6 +30,7 @@ pub(super) struct Ledger {
     waiting: AtomicUsize,
     /// Counter of uses, which orders them in time.
     clock: AtomicU64,
+    start: Instant,
 }
 
 #[derive(Debug, Default)]
@@ -33,18 +38,28 @@ struct Books {
     used: u64,
     next: u64,
     entries: BTreeMap<u64, Arc<LedgerEntry>>,
-    /// The waiters, the next one first.
-    line: VecDeque<u64>,
+    /// The waiters, the next one first: those that give way to others after all of these.
+    line: VecDeque<LedgerTicket>,
+}
+
+/// A place among the waiters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct LedgerTicket {
+    number: u64,
+    gives_way: bool,
 }
 
 struct LedgerEntry {
     id: u64,
     endpoint: u64,
+    gives_way: bool,
     /// Changed only while the books are locked.
     bytes: AtomicU64,
     state: AtomicU8,
     wanted: AtomicBool,
     used_at: AtomicU64,
+    /// Milliseconds from the start of the ledger to the last use.
+    last_use_ms: AtomicU64,
     bell: WakeCallback,
 }
 
@@ -68,6 +83,9 @@ pub(super) struct MemoryRequest<'a> {
     pub(super) bytes: u64,
     /// True if the endpoint has no other session. Busy sessions are then asked to end too.
     pub(super) urgent: bool,
+    /// True if its requests give way to all others. It then evicts only sessions that were not used
+    /// for a while, and is evicted first.
+    pub(super) gives_way: bool,
     /// Returns whether the memory is still wanted; called while the books are locked.
     pub(super) wants: &'a dyn Fn() -> bool,
     /// Called when the lease must be checked.
@@ -92,6 +110,7 @@ impl Ledger {
             changed: Condvar::new(),
             waiting: AtomicUsize::new(0),
             clock: AtomicU64::new(0),
+            start: Instant::now(),
         })
     }
 
@@ -128,8 +147,11 @@ impl Ledger {
         self.check(asker.bytes)?;
         let start = Instant::now();
         let mut books = self.lock();
-        let ticket = books.number();
-        books.line.push_back(ticket);
+        let ticket = LedgerTicket {
+            number: books.number(),
+            gives_way: asker.gives_way,
+        };
+        books.join_line(ticket);
         self.waiting.fetch_add(1, SeqCst);
         let lease = loop {
             if !(asker.wants)() {
@@ -140,8 +162,14 @@ impl Ledger {
                     break Some(self.enter(&mut books, asker));
                 }
                 let missing = books.used.saturating_add(asker.bytes) - self.budget;
-                let ask_busy = asker.urgent && start.elapsed() >= BUSY_PATIENCE;
-                let bells = books.make_room(missing, Some(asker.endpoint), ask_busy);
+                let goes = Evictions {
+                    except: asker.endpoint,
+                    busy: asker.urgent && !asker.gives_way && start.elapsed() >= BUSY_PATIENCE,
+                    unused_since: asker
+                        .gives_way
+                        .then(|| self.now().saturating_sub(RECENT_USE_MS)),
+                };
+                let bells = books.make_room(missing, &goes);
                 if !bells.is_empty() {
                     drop(books);
                     ring(&bells);
@@ -166,10 +194,12 @@ impl Ledger {
         let entry = Arc::new(LedgerEntry {
             id: books.number(),
             endpoint: asker.endpoint,
+            gives_way: asker.gives_way,
             bytes: AtomicU64::new(asker.bytes),
             state: AtomicU8::new(BUSY),
             wanted: AtomicBool::new(false),
             used_at: AtomicU64::new(self.clock.fetch_add(1, SeqCst)),
+            last_use_ms: AtomicU64::new(self.now()),
             bell: Arc::clone(&asker.bell),
         });
         books.used = books.used.saturating_add(asker.bytes);
@@ -178,6 +208,11 @@ impl Ledger {
             ledger: Arc::clone(self),
             entry,
         }
+    }
+
+    /// Returns the milliseconds since its start.
+    fn now(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     fn lock(&self) -> MutexGuard<'_, Books> {
@@ -191,21 +226,24 @@ impl Books {
         self.next
     }
 
-    /// Evicts idle sessions until `missing` bytes will be freed, and returns the bells to ring. If
-    /// they are not enough, busy sessions are asked to end after their run.
-    fn make_room(
-        &mut self,
-        missing: u64,
-        except: Option<u64>,
-        ask_busy: bool,
-    ) -> Vec<WakeCallback> {
+    /// Adds a waiter, before those that give way to it.
+    fn join_line(&mut self, ticket: LedgerTicket) {
+        let mut line = self.line.iter();
+        let place = line.position(|other| other.gives_way && !ticket.gives_way);
+        self.line.insert(place.unwrap_or(self.line.len()), ticket);
+    }
+
+    /// Evicts sessions until `missing` bytes will be freed, and returns the bells to ring: sessions
+    /// that give way, then idle ones. If they are not enough, busy ones are asked to end after their
+    /// run.
+    fn make_room(&mut self, missing: u64, goes: &Evictions) -> Vec<WakeCallback> {
         let mut others: Vec<&Arc<LedgerEntry>> = self
             .entries
             .values()
-            .filter(|entry| Some(entry.endpoint) != except)
+            .filter(|entry| entry.endpoint != goes.except && goes.includes(entry))
             .collect();
-        others.sort_by_key(|entry| entry.used_at.load(SeqCst));
-        let going = others.iter().filter(|it| it.state.load(SeqCst) == EVICTED);
+        others.sort_by_key(|entry| (!entry.gives_way, entry.used_at.load(SeqCst)));
+        let going = others.iter().filter(|it| it.is_evicted());
         let going = going.fold(0_u64, |sum, it| sum.saturating_add(it.bytes()));
         let mut missing = missing.saturating_sub(going);
         let mut bells = Vec::new();
@@ -213,16 +251,16 @@ impl Books {
             if missing == 0 {
                 break;
             }
-            if entry.change(IDLE, EVICTED) {
+            if entry.change(IDLE, EVICTED) || entry.gives_way && !entry.wanted.swap(true, SeqCst) {
                 missing = missing.saturating_sub(entry.bytes());
                 bells.push(Arc::clone(&entry.bell));
             }
         }
-        for entry in others.iter().filter(|_| ask_busy) {
+        for entry in others.iter().filter(|_| goes.busy) {
             if missing == 0 {
                 break;
             }
-            if entry.state.load(SeqCst) == BUSY {
+            if entry.state.load(SeqCst) == BUSY && !entry.gives_way {
                 missing = missing.saturating_sub(entry.bytes());
                 entry.wanted.store(true, SeqCst);
             }
@@ -231,9 +269,31 @@ impl Books {
     }
 }
 
+/// The sessions that go when memory runs short.
+struct Evictions {
+    /// The endpoint whose own sessions stay.
+    except: u64,
+    /// Busy sessions are asked to end, too.
+    busy: bool,
+    /// Only sessions go that were last used before this time of the ledger, if set.
+    unused_since: Option<u64>,
+}
+
+impl Evictions {
+    fn includes(&self, entry: &LedgerEntry) -> bool {
+        let unused_since = self.unused_since;
+        unused_since.is_none_or(|time| entry.last_use_ms.load(SeqCst) < time)
+    }
+}
+
 impl LedgerEntry {
     fn bytes(&self) -> u64 {
         self.bytes.load(SeqCst)
+    }
+
+    /// Returns whether its session ends without waiting for its run.
+    fn is_evicted(&self) -> bool {
+        self.state.load(SeqCst) == EVICTED || self.gives_way && self.wanted.load(SeqCst)
     }
 
     fn change(&self, from: u8, to: u8) -> bool {
@@ -247,6 +307,7 @@ impl MemoryLease {
     pub(super) fn begin_use(&self) -> bool {
         let used_at = self.ledger.clock.fetch_add(1, SeqCst);
         self.entry.used_at.store(used_at, SeqCst);
+        self.entry.last_use_ms.store(self.ledger.now(), SeqCst);
         self.entry.state.load(SeqCst) == BUSY || self.entry.change(IDLE, BUSY)
     }
 
@@ -268,7 +329,12 @@ impl MemoryLease {
         let before = self.entry.bytes.swap(bytes, SeqCst);
         books.used = books.used.saturating_sub(before).saturating_add(bytes);
         let excess = books.used.saturating_sub(self.ledger.budget);
-        let bells = books.make_room(excess, Some(self.entry.endpoint), false);
+        let goes = Evictions {
+            except: self.entry.endpoint,
+            busy: false,
+            unused_since: None,
+        };
+        let bells = books.make_room(excess, &goes);
         drop(books);
         self.ledger.changed.notify_all();
         ring(&bells);
@@ -311,6 +377,7 @@ mod tests {
             endpoint,
             bytes,
             urgent: true,
+            gives_way: false,
             wants: &|| true,
             bell: Arc::clone(bell),
         }
@@ -381,6 +448,47 @@ mod tests {
         drop(busy);
         drop(thread.join().expect("no panic"));
         assert_eq!(ledger.used(), 0);
+    }
+
+    #[test]
+    fn a_session_that_gives_way_goes_first_and_evicts_no_recent_one() {
+        let ledger = Ledger::new(100);
+        let old = room(&ledger, 1, 40);
+        let back = MemoryRequest {
+            gives_way: true,
+            ..asker(2, 40, &silent())
+        };
+        let back = ledger.reserve(&back).expect("it is small");
+        let back = back.expect("it is wanted");
+        assert!(!old.end_use());
+        let rounds = AtomicUsize::new(0);
+        let more = MemoryRequest {
+            gives_way: true,
+            wants: &|| rounds.fetch_add(1, SeqCst) < 2,
+            ..asker(3, 40, &silent())
+        };
+        assert!(ledger.reserve(&more).expect("it is small").is_none());
+        assert!(!old.must_go(), "it was used a moment ago");
+        let thread = std::thread::spawn({
+            let ledger = Arc::clone(&ledger);
+            move || room(&ledger, 4, 60)
+        });
+        while !back.must_go() {
+            std::thread::yield_now();
+        }
+        assert!(!old.must_go(), "one is enough");
+        drop(back);
+        drop(thread.join().expect("no panic"));
+    }
+
+    #[test]
+    fn who_gives_way_waits_behind_all_others() {
+        let mut books = Books::default();
+        for (number, gives_way) in [(1, true), (2, false), (3, true), (4, false)] {
+            books.join_line(LedgerTicket { number, gives_way });
+        }
+        let line: Vec<u64> = books.line.iter().map(|ticket| ticket.number).collect();
+        assert_eq!(line, [2, 4, 1, 3]);
     }
 
     #[test]

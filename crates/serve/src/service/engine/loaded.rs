@@ -30,6 +30,8 @@ pub(super) struct SessionSource {
     pub(super) program: PathBuf,
     /// The ONNX Runtime library, if configured.
     pub(super) library: Option<PathBuf>,
+    /// Its processes give way to all others.
+    pub(super) in_background: bool,
 }
 
 /// A loaded session.
@@ -76,6 +78,7 @@ impl SessionSource {
             memory_limit: Some(settings.memory_limit)
                 .filter(|bytes| *bytes > 0)
                 .map(MemoryLimit::Setting),
+            in_background: self.in_background,
         };
         let mut worker = launcher.start(candidate.engine, &request)?;
         let stopper = worker.stopper();

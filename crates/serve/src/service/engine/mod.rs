@@ -51,10 +51,10 @@ use shared::{Host, SharedEndpoint};
 pub struct Engines {
     source: SessionSource,
     ledger: Arc<Ledger>,
-    endpoints: AtomicU64,
+    endpoints: Arc<AtomicU64>,
     meters: Arc<Meters>,
     parsers: Arc<Parsers>,
-    decoding: Decoding,
+    decoding: Arc<Decoding>,
 }
 
 /// One method of one model file, with the sessions that run it. Dropping it ends them.
@@ -82,11 +82,30 @@ impl Engines {
     ) -> Arc<Self> {
         Arc::new(Self {
             parsers: Parsers::new(program.clone()),
-            decoding: Decoding::default(),
-            source: SessionSource { program, library },
+            decoding: Arc::default(),
+            source: SessionSource {
+                program,
+                library,
+                in_background: false,
+            },
             ledger: Ledger::new(budget),
-            endpoints: AtomicU64::new(0),
+            endpoints: Arc::default(),
             meters: Arc::new(meters),
+        })
+    }
+
+    /// Returns engines whose processes give way to all others. They share everything else.
+    pub(super) fn in_background(&self) -> Arc<Self> {
+        Arc::new(Self {
+            source: SessionSource {
+                in_background: true,
+                ..self.source.clone()
+            },
+            ledger: Arc::clone(&self.ledger),
+            endpoints: Arc::clone(&self.endpoints),
+            meters: Arc::clone(&self.meters),
+            parsers: Arc::clone(&self.parsers),
+            decoding: Arc::clone(&self.decoding),
         })
     }
 

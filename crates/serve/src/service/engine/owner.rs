@@ -21,6 +21,9 @@ use pkgtool_engine::{EngineError, RunStart};
 /// Idle timeout of an endpoint's sessions beyond the first.
 const SPARE_IDLE_TIMEOUT: Duration = Duration::from_mins(10);
 
+/// Idle timeout of sessions that give way to others: they use memory beside those of their model.
+const BACKGROUND_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// An owner thread.
 pub(super) struct Owner {
     pub(super) shared: Arc<SharedEndpoint>,
@@ -125,9 +128,16 @@ impl Owner {
                     state = shared.lock();
                     continue;
                 }
-                let (locked, late) = wait(&shared, state, SPARE_IDLE_TIMEOUT);
+                let gives_way = shared.source.in_background;
+                let timeout = if gives_way {
+                    BACKGROUND_IDLE_TIMEOUT
+                } else {
+                    SPARE_IDLE_TIMEOUT
+                };
+                let (locked, late) = wait(&shared, state, timeout);
                 state = locked;
-                if late && state.queue.is_empty() && state.sessions() > 1 {
+                let is_spare = gives_way || state.sessions() > 1;
+                if late && state.queue.is_empty() && is_spare {
                     return Some(OwnerStep::Release("idle timeout"));
                 }
                 continue;
@@ -200,6 +210,7 @@ impl Owner {
             endpoint: shared.number,
             bytes,
             urgent,
+            gives_way: shared.source.in_background,
             wants: &|| {
                 let state = shared.lock();
                 state.phase != Phase::Stopped && !state.queue.is_empty()

@@ -425,7 +425,12 @@ impl SharedEndpoint {
         let shared: Weak<Self> = Arc::downgrade(self);
         Arc::new(move || {
             if let Some(shared) = shared.upgrade() {
-                drop(shared.lock());
+                let mut state = shared.lock();
+                if shared.source.in_background {
+                    // Its requests run again later.
+                    state.seats.values_mut().for_each(Seat::stop);
+                }
+                drop(state);
                 shared.wake.notify_all();
             }
         })

@@ -99,6 +99,7 @@ async fn answer(options: &QueueOptions, claimed: ClaimedTask) -> RunResult {
         data_type: claimed.data_type,
         accept: None,
         memory: Some(memory),
+        in_background: false,
     };
     let answer = async {
         let prepared = service.prepare(&request).await?;

@@ -178,6 +178,7 @@ async fn read(
             data_type: Some(call.data_type().to_owned()),
             accept: None,
             memory: Some(memory),
+            in_background: false,
         },
         streams: streams && call.method.streams(),
     })

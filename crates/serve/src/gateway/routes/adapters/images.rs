@@ -180,6 +180,7 @@ impl ImagesBody {
             data_type: Some("application/json".to_owned()),
             accept: Some("image/png".to_owned()),
             memory: None,
+            in_background: false,
         };
         let answer = media::predicted(service, caller, request).await?;
         answer.body.whole().await.map_err(call_error)

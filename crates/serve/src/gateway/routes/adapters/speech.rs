@@ -90,6 +90,7 @@ pub(super) async fn answer(
         data_type: Some("application/json".to_owned()),
         accept: Some(format.media_type().to_owned()),
         memory: Some(memory),
+        in_background: false,
     };
     let answer = media::predicted(&service, caller, request).await?;
     let body = answer.body.whole().await.map_err(call_error)?;

@@ -116,6 +116,7 @@ async fn check(
         config: call.request.config.take(),
         data_type: call.request.data_type.take(),
         accept: None,
+        in_background: false,
     };
     let prepared = call.service.prepare(&request).await;
     (call.request.config, call.request.data_type) = (request.config, request.data_type);
