@@ -30,7 +30,7 @@ use parts::RunningGateway;
 use pkgtool_base::diagnostic::{TextTable, book};
 use pkgtool_serve::database::DataLock;
 use pkgtool_serve::gateway::settings::{GatewaySettings, Listen};
-use pkgtool_serve::gateway::{BoundListener, Deadline, Gateway, ServerCertificate};
+use pkgtool_serve::gateway::{BatchRunner, BoundListener, Deadline, Gateway, ServerCertificate};
 use pkgtool_serve::service::{Service, ServiceKind};
 use places::MirrorPlaces;
 use reload::Reload;
@@ -169,6 +169,7 @@ async fn serve(
         );
     }
     let gateway = Gateway::new(running.parts());
+    let batches = BatchRunner::start(&gateway);
     let mut beside = JoinSet::new();
     if let Some(bound) = for_operators {
         // This listener runs until the end, so that operators can observe a shutdown.
@@ -198,7 +199,7 @@ async fn serve(
         Deadline::after(grace)
     };
     let serving = bound.serve(gateway, tls, stop(signals.clone()));
-    let end = running.stop(serving, stop(signals.clone()));
+    let end = running.stop(serving, stop(signals.clone()), batches);
     let mut again = signals;
     tokio::select! {
         () = end => tracing::info!("stopped"),

@@ -23,13 +23,15 @@ use pkgtool_serve::account::{
 };
 use pkgtool_serve::database::{DataLock, DatabaseUrl, RetentionClock, Timestamp};
 use pkgtool_serve::gateway::settings::{GatewaySettings, LOCAL_ACCOUNT};
-use pkgtool_serve::gateway::{Deadline, GatewayParts, Services};
+use pkgtool_serve::gateway::{BatchRunner, Deadline, GatewayParts, Services};
 use pkgtool_serve::service::engine::Engines;
 use pkgtool_serve::service::meter::Meters;
 use pkgtool_serve::service::{
     BodyMemory, Catalog, CatalogOptions, PackageDirectory, Service, ServiceKind, UpstreamOptions,
 };
-use pkgtool_serve::task::{Blobs, QueueOptions, Stores, TaskId, TaskIds, TaskQueue, TaskStore};
+use pkgtool_serve::task::{
+    Blobs, FileKind, QueueOptions, Stores, TaskId, TaskIds, TaskQueue, TaskStore,
+};
 use pkgtool_serve::train::{CacheDirectory, DerivedServices, Jobs, JobsOptions, package_directory};
 
 /// The components of a running server that accept new settings.
@@ -170,6 +172,10 @@ impl RunningGateway {
             &blobs,
         )
         .await?;
+        let batches = stores.batches().await.map_err(|error| other(&error))?;
+        let files = batches.all_files().await.map_err(|error| other(&error))?;
+        let files = files.into_iter().map(|file| file.is.blob).collect();
+        blobs.sweep_files(FileKind::Batch, &files).await;
         let finding = Arc::clone(&services);
         let watched = Directory::watch(Arc::clone(&store)).await;
         let watched = watched.map_err(|error| other(&error))?;
@@ -190,7 +196,7 @@ impl RunningGateway {
         });
         let keep_days = settings.usage.keep_days;
         let cpu = Arc::clone(engines.meters().cpu());
-        let usage = UsageCounts::start(Arc::clone(&store), keep_days, clock, cpu);
+        let usage = UsageCounts::start(Arc::clone(&store), keep_days, Arc::clone(&clock), cpu);
         let parts = GatewayParts {
             directory: watched,
             accounts: Arc::new(Accounts::new(Arc::clone(&store))),
@@ -202,6 +208,8 @@ impl RunningGateway {
             services,
             engines,
             store: tasks,
+            batches,
+            clock,
             ids: Arc::new(TaskIds::after(last)),
             blobs,
             memory,
@@ -264,10 +272,19 @@ impl RunningGateway {
         self,
         serving: impl Future<Output = ()>,
         told: impl Future<Output = Deadline>,
+        batches: BatchRunner,
     ) {
         let queue = self.queue;
         let tasks = async {
             let deadline = told.await;
+            if tokio::time::timeout_at(deadline.end, batches.stop())
+                .await
+                .is_err()
+            {
+                tracing::warn!(
+                    "batches could not be stopped in time; the next start continues them"
+                );
+            }
             let left = deadline.cut.saturating_duration_since(Instant::now());
             let stopped = tokio::time::timeout_at(deadline.end, queue.stop(left));
             if stopped.await.is_err() {

@@ -9,7 +9,7 @@ use super::super::exit::Failure;
 use pkgtool_serve::gateway::settings::GatewaySettings;
 use pkgtool_serve::service::engine::Engines;
 use pkgtool_serve::service::{Listed, Service, ServiceKind, ServiceSettings, Untrained};
-use pkgtool_serve::task::Blobs;
+use pkgtool_serve::task::{Blobs, FileKind};
 use pkgtool_serve::train::{Dataset, DerivedServices, Jobs, JobsOptions, OpenDataset};
 
 /// Returns the directory with the training results of all accounts.
@@ -66,7 +66,7 @@ pub(super) fn dataset_opener(blobs: &Arc<Blobs>) -> OpenDataset {
         let blobs = Arc::clone(&blobs);
         Box::pin(async move {
             let of = &dataset.is;
-            let opened = blobs.open_dataset(&of.blob, of.size, of.sha256).await;
+            let opened = blobs.open_file(&of.blob, of.size, of.sha256).await;
             opened.map_err(|error| format!("cannot read the dataset: {error}"))
         })
     })
@@ -78,6 +78,6 @@ pub(super) async fn jobs(options: JobsOptions, blobs: &Blobs) -> Result<Arc<Jobs
     let datasets = options.store.datasets(None).await;
     let datasets = datasets.map_err(|error| other(&error))?;
     let known: HashSet<String> = datasets.into_iter().map(|it| it.is.blob).collect();
-    blobs.sweep_datasets(&known).await;
+    blobs.sweep_files(FileKind::Dataset, &known).await;
     Jobs::start(options).await.map_err(|error| other(&error))
 }

@@ -37,6 +37,8 @@ struct RareFields {
     args: Map<String, Value>,
     /// Seconds after which the client may retry.
     retry_after: Option<u64>,
+    /// The process that ran the model crashed.
+    is_crash: bool,
     /// Methods that the path supports, for an unsupported method.
     allow: Option<HeaderValue>,
     /// An upstream's error body and its content type, passed through unchanged.
@@ -106,6 +108,11 @@ impl GatewayError {
     pub(super) fn retry_after(mut self, seconds: u64) -> Self {
         self.more.retry_after = Some(seconds);
         self
+    }
+
+    /// Returns whether the process that ran the model crashed.
+    pub(super) fn is_crash(&self) -> bool {
+        self.more.is_crash
     }
 
     /// Adds a detail for the log only.
@@ -290,6 +297,17 @@ impl GatewayError {
             "the request has both `Content-Length` and `Transfer-Encoding`; send one of them",
         )
         .with("place", "Content-Length")
+    }
+
+    /// The server failed in a way that only the log shows.
+    pub(super) fn unchecked(detail: &dyn std::fmt::Display) -> Self {
+        let status = StatusCode::INTERNAL_SERVER_ERROR;
+        Self::new(
+            status,
+            "INTERNAL_ERROR",
+            "the server failed; its log has the details",
+        )
+        .because(detail)
     }
 
     /// The path does not exist.
@@ -480,7 +498,10 @@ impl From<CallError> for GatewayError {
             }
             other => {
                 let detail = other.to_string();
-                Self::of_failure(TaskFailure::of(other)).because(&detail)
+                let is_crash = matches!(other, CallError::Crashed(_));
+                let mut error = Self::of_failure(TaskFailure::of(other)).because(&detail);
+                error.more.is_crash = is_crash;
+                error
             }
         }
     }

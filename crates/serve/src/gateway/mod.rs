@@ -6,6 +6,7 @@
 //! Invariant: a handler extracts its inputs, makes one call, and responds.
 
 mod auth;
+mod batches;
 mod body;
 mod closing;
 mod coding;
@@ -13,6 +14,7 @@ mod connections;
 mod cookie;
 mod error;
 mod extract;
+mod file_form;
 mod form;
 mod framing;
 mod in_flight;
@@ -39,6 +41,7 @@ mod unread;
 mod visible;
 mod wire;
 
+pub use batches::BatchRunner;
 pub use server::{BoundListener, ServeError};
 pub use settings::GatewaySettings;
 pub use state::{Gateway, GatewayParts, Services, SettingsReload};

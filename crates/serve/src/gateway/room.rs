@@ -64,10 +64,12 @@ impl Gateway {
             return Ok(stored);
         }
         let datasets = self.jobs.store().datasets(Some(account)).await?;
+        let files = self.batches.totals(account).await?;
         let (packages, caches) = self.jobs.directories_of(account);
         let stored = AccountBytes {
             tasks: 0,
             datasets: datasets.iter().map(|dataset| dataset.is.size).sum(),
+            files: files.bytes,
             packages: counted_in(packages).await,
             caches: counted_in(caches).await,
         };
@@ -94,6 +96,22 @@ impl Gateway {
         }
     }
 
+    /// Checks that an account may store this many more bytes.
+    pub(super) async fn check_room_for(
+        &self,
+        account: AccountId,
+        size: u64,
+    ) -> Result<(), GatewayError> {
+        let Some(room) = self.room(account).await? else {
+            return Ok(());
+        };
+        if size <= room {
+            return Ok(());
+        }
+        let limit = self.settings.limits.stored_bytes;
+        Err(GatewayError::too_much_stored(limit - room, limit))
+    }
+
     /// Removes the cached vectors of an account's trainings. They are computed again when needed.
     pub(super) async fn drop_caches(&self, account: AccountId) {
         let (_, caches) = self.jobs.directories_of(account);
@@ -109,8 +127,8 @@ impl GatewayError {
     /// The account has reached its storage limit.
     pub(super) fn too_much_stored(held: u64, limit: u64) -> Self {
         let message = format!(
-            "the account has stored {held} bytes (tasks, datasets, trained packages, caches), and its limit is \
-             {limit}; delete tasks or datasets, or raise `limits.stored_bytes`"
+            "the account has stored {held} bytes (tasks, datasets, files, trained packages, caches), and its limit is \
+             {limit}; delete tasks, datasets or files, or raise `limits.stored_bytes`"
         );
         let status = StatusCode::TOO_MANY_REQUESTS;
         Self::new(status, "STORED_BYTES_LIMIT_EXCEEDED", message)

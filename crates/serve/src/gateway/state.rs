@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use arc_swap::{ArcSwap, Guard};
+use tokio::sync::watch;
 
 use super::error::GatewayError;
 use super::in_flight::InFlight;
@@ -23,7 +24,8 @@ use super::settings::{Changes, GatewaySettings};
 use super::stopping::ShutdownState;
 use super::stored::StorageCache;
 use crate::account::{AccountId, Accounts, Directory, Logins, PredictConfigs, UsageCounts, number};
-use crate::database::Timestamp;
+use crate::batch::BatchStore;
+use crate::database::{RetentionClock, Timestamp};
 use crate::service::engine::Engines;
 use crate::service::{BodyMemory, Catalog, Service, ServiceKind, ServiceSettings, Unserved};
 use crate::task::{Blobs, EnqueueError, Limit, TaskIds, TaskStore, Waiters};
@@ -46,6 +48,8 @@ pub struct Gateway {
     pub(super) waiters: Waiters,
     pub(super) on_disk: StorageCache,
     pub(super) recorder: Recorder,
+    /// Changes when a batch was created or canceled.
+    pub(super) batches_changed: watch::Sender<u64>,
 }
 
 /// Applies changed settings; returns the changes, or an error message.
@@ -76,6 +80,10 @@ pub struct GatewayParts {
     pub store: Arc<dyn TaskStore>,
     /// Bodies and answers.
     pub blobs: Arc<Blobs>,
+    /// Files and batches.
+    pub batches: Arc<dyn BatchStore>,
+    /// The clock that determines when files and batches are deleted.
+    pub clock: Arc<RetentionClock>,
     /// Ids of tasks.
     pub ids: Arc<TaskIds>,
     /// Memory for bodies.
@@ -237,6 +245,7 @@ impl Gateway {
             in_flight: InFlight::default(),
             on_disk: StorageCache::default(),
             recorder: Recorder::default(),
+            batches_changed: watch::Sender::new(0),
             metrics: GatewayMetrics::default(),
             request_ids: RequestIds::new(),
             started: Instant::now(),

@@ -1,5 +1,5 @@
-//! Caches of the storage that each account uses: bytes of tasks, datasets, trained packages and
-//! vector caches.
+//! Caches of the storage that each account uses: bytes of tasks, datasets, files of batches, trained
+//! packages and vector caches.
 //!
 //! Invariant: a count is used only for a limited time, then it is made again.
 
@@ -14,6 +14,7 @@ use crate::account::AccountId;
 pub(super) struct AccountBytes {
     pub(super) tasks: u64,
     pub(super) datasets: u64,
+    pub(super) files: u64,
     pub(super) packages: u64,
     pub(super) caches: u64,
 }
@@ -36,10 +37,11 @@ impl AccountBytes {
     }
 
     /// Returns each kind with its name.
-    pub(super) fn by_kind(self) -> [(&'static str, u64); 4] {
+    pub(super) fn by_kind(self) -> [(&'static str, u64); 5] {
         [
             ("tasks", self.tasks),
             ("datasets", self.datasets),
+            ("files", self.files),
             ("packages", self.packages),
             ("caches", self.caches),
         ]
@@ -47,8 +49,9 @@ impl AccountBytes {
 
     /// Returns the sum without tasks.
     pub(super) fn beside_tasks(self) -> u64 {
-        let sum = self.datasets.saturating_add(self.packages);
-        sum.saturating_add(self.caches)
+        let sum = self.datasets.saturating_add(self.files);
+        sum.saturating_add(self.packages)
+            .saturating_add(self.caches)
     }
 }
 

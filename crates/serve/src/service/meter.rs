@@ -71,6 +71,8 @@ pub enum ServiceOperation {
     Create,
     /// The run of a task.
     Task,
+    /// The run of a batch's request.
+    Batch,
 }
 
 /// Outcome of a request.
@@ -105,7 +107,7 @@ struct AccountIndex {
 
 impl ServiceOperation {
     /// All operations.
-    pub const ALL: [Self; 3] = [Self::Predict, Self::Create, Self::Task];
+    pub const ALL: [Self; 4] = [Self::Predict, Self::Create, Self::Task, Self::Batch];
 
     /// Returns the value of the metrics label.
     pub fn label(self) -> &'static str {
@@ -113,6 +115,7 @@ impl ServiceOperation {
             Self::Predict => "predict",
             Self::Create => "create",
             Self::Task => "task",
+            Self::Batch => "batch",
         }
     }
 }

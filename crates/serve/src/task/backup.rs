@@ -126,6 +126,10 @@ async fn copy(data: &Path, staging: &Path) -> Result<Backup, BackupError> {
         let of = (dataset.is.size, dataset.is.sha256);
         copy_recorded_blob(&dataset.is.blob, of, (data, staging), &mut backup)?;
     }
+    for file in copied.batches().await?.all_files().await? {
+        let of = (file.is.size, file.is.sha256);
+        copy_recorded_blob(&file.is.blob, of, (data, staging), &mut backup)?;
+    }
     copy_results(
         &data.join(RESULTS_DIRECTORY),
         &staging.join(RESULTS_DIRECTORY),

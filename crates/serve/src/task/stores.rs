@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::TaskStore;
 use super::sqlite::SqliteTasks;
 use crate::account::{AccountStore, SqliteAccounts};
+use crate::batch::{BatchStore, SqliteBatches};
 use crate::database::sqlite::Sqlite;
 use crate::database::{DatabaseResult, DatabaseSize, DatabaseUrl};
 use crate::train::{SqliteTraining, TrainingStore};
@@ -36,6 +37,14 @@ impl Stores {
     pub async fn accounts(&self) -> DatabaseResult<Arc<dyn AccountStore>> {
         match &self.opened {
             Opened::Sqlite(database) => Ok(SqliteAccounts::open(database)?),
+        }
+    }
+
+    /// Returns the store of files and batches. Only one process may run batches.
+    #[expect(clippy::unused_async, reason = "a networked database would await here")]
+    pub async fn batches(&self) -> DatabaseResult<Arc<dyn BatchStore>> {
+        match &self.opened {
+            Opened::Sqlite(database) => Ok(SqliteBatches::open(database)?),
         }
     }
 

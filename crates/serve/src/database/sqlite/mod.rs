@@ -19,7 +19,7 @@ use super::directory::own_directory;
 use super::{DatabaseError, DatabaseResult, DatabaseSize};
 
 /// Migrations, in order. The schema's version is the number of migrations that have run.
-const MIGRATIONS: [&str; 7] = [
+const MIGRATIONS: [&str; 8] = [
     include_str!("schema.sql"),
     include_str!("records.sql"),
     include_str!("media_type.sql"),
@@ -27,6 +27,7 @@ const MIGRATIONS: [&str; 7] = [
     include_str!("training.sql"),
     include_str!("cpu.sql"),
     include_str!("login.sql"),
+    include_str!("batch.sql"),
 ];
 
 /// Busy timeout: how long a connection waits for another process that writes.

@@ -1,16 +1,14 @@
 //! Routes for datasets: upload, list, read, delete.
 
-use std::fmt::Write as _;
 use std::io;
 use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{self, FromRequestParts as _, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
-use multer::Multipart;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::mpsc::Sender;
@@ -23,11 +21,12 @@ use super::super::auth::Caller;
 use super::super::body::{IncomingBody, receive_file};
 use super::super::error::GatewayError;
 use super::super::extract::{InPath, InQuery};
+use super::super::file_form::{boundary, disposition, form_of, malformed, plain_name};
 use super::operation::{BodySchema, RouteOperation};
 use super::path::Routes;
 use crate::account::{AccountId, Permission, number};
 use crate::database::Timestamp;
-use crate::task::{Blobs, StoredContent, Upload};
+use crate::task::{Blobs, FileKind, StoredContent, Upload};
 use crate::train::dataset::{DatasetError, DatasetFault, DatasetSummary, check, pieces};
 use crate::train::{Dataset, DatasetDeletion, DatasetId, NewDataset};
 
@@ -260,8 +259,8 @@ async fn upload(
         _ => error,
     })?;
     let blob = stored.blob.clone();
-    if let Err(error) = check_storage_limit(&gateway, own, stored.size).await {
-        gateway.blobs.delete_dataset(&blob).await;
+    if let Err(error) = gateway.check_room_for(own, stored.size).await {
+        gateway.blobs.delete_file(&blob).await;
         return Err(error);
     }
     let new = stored.named(own, parameters);
@@ -271,7 +270,7 @@ async fn upload(
             Ok(Json(dataset.into()))
         }
         Err(error) => {
-            gateway.blobs.delete_dataset(&blob).await;
+            gateway.blobs.delete_file(&blob).await;
             Err(error.into())
         }
     }
@@ -304,7 +303,7 @@ async fn content(
     let own = caller.require_own(Permission::Read, &gateway, &path.account)?;
     let dataset = find(&gateway, own, &path.dataset).await?;
     let of = &dataset.is;
-    let content = gateway.blobs.stream_dataset(&of.blob, of.size).await?;
+    let content = gateway.blobs.stream_file(&of.blob, of.size).await?;
     let headers = [
         (header::CONTENT_TYPE, of.format.media_type().to_owned()),
         (header::CONTENT_LENGTH, of.size.to_string()),
@@ -322,7 +321,7 @@ async fn delete(
     let dataset = find(&gateway, own, &path.dataset).await?;
     match gateway.jobs.store().delete_dataset(dataset.id).await? {
         DatasetDeletion::Done(dataset) => {
-            gateway.blobs.delete_dataset(&dataset.is.blob).await;
+            gateway.blobs.delete_file(&dataset.is.blob).await;
             gateway.on_disk.forget(own);
             Ok(StatusCode::OK)
         }
@@ -388,11 +387,11 @@ struct DatasetUpload {
 
 impl DatasetUpload {
     async fn begin(gateway: &Gateway) -> Result<Self, GatewayError> {
-        let blob = Blobs::dataset_name(gateway.ids.next(Timestamp::now()));
+        let blob = Blobs::file_name(FileKind::Dataset, gateway.ids.next(Timestamp::now()));
         let bounds = gateway.jobs.bounds();
         let (sender, reader) = pieces();
         Ok(Self {
-            upload: gateway.blobs.upload_dataset(&blob).await?,
+            upload: gateway.blobs.upload_file(&blob).await?,
             blob,
             sender,
             checked: tokio::task::spawn_blocking(move || check(reader, bounds)),
@@ -429,22 +428,6 @@ impl DatasetUpload {
     }
 }
 
-/// Checks that the account may store this many more bytes.
-async fn check_storage_limit(
-    gateway: &Gateway,
-    account: AccountId,
-    size: u64,
-) -> Result<(), GatewayError> {
-    let Some(room) = gateway.room(account).await? else {
-        return Ok(());
-    };
-    if size <= room {
-        return Ok(());
-    }
-    let limit = gateway.settings.limits.stored_bytes;
-    Err(GatewayError::too_much_stored(limit - room, limit))
-}
-
 fn internal(detail: &dyn std::fmt::Display) -> GatewayError {
     let status = StatusCode::INTERNAL_SERVER_ERROR;
     GatewayError::new(status, "INTERNAL_ERROR", "the dataset could not be checked").because(detail)
@@ -469,16 +452,12 @@ async fn from_form(
     arriving: IncomingBody,
     boundary: String,
 ) -> Result<UploadedDataset, GatewayError> {
-    let pieces = futures_util::stream::try_unfold(arriving, async |mut arriving| {
-        let piece = arriving.next().await.map_err(BodyReadError)?;
-        Ok::<_, BodyReadError>(piece.map(|piece| (piece, arriving)))
-    });
-    let mut form = Multipart::new(Box::pin(pieces), boundary);
+    let mut form = form_of(arriving, boundary);
     while let Some(mut part) = form.next_field().await.map_err(malformed)? {
         if part.name() != Some(FILE_PART) {
             continue;
         }
-        let file_name = part.file_name().map(plain);
+        let file_name = part.file_name().map(plain_name);
         let mut passing = DatasetUpload::begin(gateway).await?;
         while let Some(piece) = part.chunk().await.map_err(malformed)? {
             if !passing.push(piece).await? {
@@ -491,40 +470,6 @@ async fn from_form(
     Err(GatewayError::bad_request(message).with("place", FILE_PART))
 }
 
-/// The bytes of a form could not be received.
-#[derive(Debug, thiserror::Error)]
-#[error("the body could not be read")]
-struct BodyReadError(GatewayError);
-
-/// Returns the error of a malformed form, or the error of the body if that failed.
-fn malformed(error: multer::Error) -> GatewayError {
-    match error {
-        multer::Error::StreamReadFailed(source) => match source.downcast::<BodyReadError>() {
-            Ok(broken) => broken.0,
-            Err(other) => GatewayError::bad_request(format!("the form could not be read: {other}")),
-        },
-        other => GatewayError::bad_request(format!("invalid form: {other}")).with("place", "$"),
-    }
-}
-
-/// Returns the boundary of a form; `None` if the body is not a form.
-fn boundary(headers: &HeaderMap) -> Result<Option<String>, GatewayError> {
-    let kind = headers.get(header::CONTENT_TYPE);
-    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    if !kind
-        .trim_start()
-        .to_ascii_lowercase()
-        .starts_with("multipart/")
-    {
-        return Ok(None);
-    }
-    let boundary = multer::parse_boundary(kind);
-    boundary.map(Some).map_err(|error| {
-        GatewayError::bad_request(format!("the form has no boundary: {error}"))
-            .with("place", "Content-Type")
-    })
-}
-
 fn rejected(rejected: DatasetError) -> GatewayError {
     let message = format!("invalid dataset: {rejected}");
     match rejected {
@@ -535,33 +480,4 @@ fn rejected(rejected: DatasetError) -> GatewayError {
         }
         DatasetError::Read(_) => GatewayError::bad_request(message),
     }
-}
-
-/// Returns a file's name without directories and without characters that headers cannot hold.
-fn plain(name: &str) -> String {
-    let name = name.rsplit(['/', '\\']).next().unwrap_or_default();
-    let kept = name.chars().filter(|c| !c.is_control()).take(200);
-    kept.collect()
-}
-
-/// Returns the header that carries a file's name (RFC 6266).
-fn disposition(name: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._- ".contains(c);
-    let ascii: String = name
-        .chars()
-        .map(|c| if is_plain(c) { c } else { '_' })
-        .collect();
-    if ascii == name {
-        return format!("attachment; filename=\"{ascii}\"");
-    }
-    let mut encoded = String::new();
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || b"._-".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            // Writing to a string does not fail.
-            let _ = write!(encoded, "%{byte:02X}");
-        }
-    }
-    format!("attachment; filename=\"{ascii}\"; filename*=UTF-8''{encoded}")
 }

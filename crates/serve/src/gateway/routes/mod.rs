@@ -37,6 +37,7 @@ use super::form::RawForm;
 use super::observe::ObserveLayer;
 use super::request_id::X_REQUEST_ID;
 use super::{Gateway, openapi};
+pub(super) use adapters::{AdmittedRequest, answer_batch_request};
 use path::{Api, Routes, read_only, with_methods};
 
 /// Equivalent spellings of one prefix.

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::operators::{Admin, Console, MetricsBounds, TrainingLimits, TrustedProxies, UsageKept};
+use super::operators::{
+    Admin, BatchLimits, Console, MetricsBounds, TrainingLimits, TrustedProxies, UsageKept,
+};
 use super::{Cors, GatewaySettings, Limits, Log, LogFormat, Sources, Tasks, Timeouts, Tls};
 use crate::service::ServiceSettings;
 use pkgtool_engine::runtime::process::sandbox::SandboxMode;
@@ -24,6 +26,7 @@ impl Default for GatewaySettings {
             tasks: Tasks::default(),
             usage: UsageKept::default(),
             training: TrainingLimits::default(),
+            batches: BatchLimits::default(),
             log: Log::default(),
             metrics: MetricsBounds::default(),
             admin: Admin::default(),

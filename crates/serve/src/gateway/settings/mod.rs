@@ -28,8 +28,8 @@ use crate::service::ServiceSettings;
 use crate::task::{Caps, Quota};
 pub use live::Changes;
 pub use operators::{
-    Admin, AdminAddress, Console, Cors, ForwardingHeader, MetricsBounds, Network, TrainingLimits,
-    TrustedProxies, UsageKept, login_link,
+    Admin, AdminAddress, BatchLimits, Console, Cors, ForwardingHeader, MetricsBounds, Network,
+    TrainingLimits, TrustedProxies, UsageKept, login_link,
 };
 use pkgtool_base::source::redact::{redact, redact_quoted};
 use pkgtool_engine::OrtOption;
@@ -80,6 +80,8 @@ pub struct GatewaySettings {
     pub usage: UsageKept,
     /// Training.
     pub training: TrainingLimits,
+    /// Batches.
+    pub batches: BatchLimits,
     /// Logs.
     pub log: Log,
     /// Limits on the labels of metrics.
@@ -358,6 +360,7 @@ impl GatewaySettings {
             ("timeouts.header_s", self.timeouts.header_s),
             ("timeouts.body_s", self.timeouts.body_s),
             ("console.session_days", self.console.session_days),
+            ("batches.keep_days", self.batches.keep_days),
             ("tasks.answer_ttl_days", self.tasks.answer_ttl_days),
             ("tasks.lease_s", self.tasks.lease_s),
         ] {
@@ -409,6 +412,7 @@ impl GatewaySettings {
             ("training.running", self.training.running, usize::MAX),
             ("training.row_bytes", self.training.row_bytes, 1 << 30),
             ("training.datasets", self.training.datasets, usize::MAX),
+            ("batches.running", self.batches.running, usize::MAX),
         ] {
             require(place, value, value > 0, "it must be at least 1")?;
             require(

@@ -157,6 +157,44 @@ pub struct Network {
     bits: u8,
 }
 
+/// Batches: files with requests.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct BatchLimits {
+    /// Maximum number of requests of batches that run at the same time.
+    pub running: usize,
+    /// Maximum number of open batches of an account.
+    pub open: usize,
+    /// Maximum number of requests in a batch.
+    pub requests: u64,
+    /// Maximum size of a file, in bytes.
+    pub file_bytes: u64,
+    /// Maximum number of files of an account.
+    pub files: u64,
+    /// Retention of files and of batches that ended, in days.
+    pub keep_days: f64,
+}
+
+impl Default for BatchLimits {
+    fn default() -> Self {
+        Self {
+            running: 8,
+            open: 50,
+            requests: 50_000,
+            file_bytes: 200 << 20,
+            files: 1000,
+            keep_days: 30.0,
+        }
+    }
+}
+
+impl BatchLimits {
+    /// Returns the retention of files and of batches that ended.
+    pub fn keep(&self) -> Duration {
+        Duration::from_secs_f64(self.keep_days * 86_400.0)
+    }
+}
+
 /// Limits of training.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -39,10 +39,12 @@ struct AdapterRequest {
 }
 
 /// A request whose key and rate are checked.
-pub(super) struct AdmittedRequest {
-    pub(super) caller: AccountId,
-    pub(super) known: Arc<RequestFacts>,
-    pub(super) body: (Bytes, Arc<BodyReservation>),
+pub(in crate::gateway) struct AdmittedRequest {
+    pub(in crate::gateway) caller: AccountId,
+    pub(in crate::gateway) known: Arc<RequestFacts>,
+    pub(in crate::gateway) body: (Bytes, Arc<BodyReservation>),
+    /// It is a request of a batch, and gives way to all others.
+    pub(in crate::gateway) in_background: bool,
 }
 
 /// Checks the key and the rate of a request, then reads its body.
@@ -63,6 +65,7 @@ pub(super) async fn admitted(
         caller,
         known,
         body: read_body(gateway, caller, request).await?,
+        in_background: false,
     })
 }
 
@@ -86,8 +89,10 @@ pub(super) async fn answer_admitted(
         caller,
         known,
         body,
+        in_background,
     } = admitted;
-    let asked = read(gateway, caller, &known, call, body).await?;
+    let mut asked = read(gateway, caller, &known, call, body).await?;
+    asked.request.in_background = in_background;
     let AdapterRequest {
         service,
         request,
@@ -96,7 +101,11 @@ pub(super) async fn answer_admitted(
     let prepared = service.prepare(&request).await.map_err(call_error)?;
     drop(request);
     let tally = UsageTally::new(&gateway.usage, caller, service.id);
-    let timeout = Some(service.settings.predict_timeout());
+    let timeout = if in_background {
+        service.settings.async_timeout()
+    } else {
+        Some(service.settings.predict_timeout())
+    };
     if streams {
         let ends = call.mode == AdapterMode::Standard;
         let answering = Box::pin(prepared.predict(caller, timeout));

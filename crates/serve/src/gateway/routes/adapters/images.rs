@@ -78,6 +78,7 @@ pub(super) async fn answer(
         caller,
         known,
         body: (body, _memory),
+        ..
     } = call::admitted(gateway, request).await?;
     let asked: ImagesBody = serde_json::from_slice(&body)
         .map_err(|error| Refusal::at("$", format!("invalid request: {error}")))?;

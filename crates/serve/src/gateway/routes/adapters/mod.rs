@@ -6,9 +6,11 @@
 //! Invariant: an adapter knows nothing of models. It turns a body into a predict request and
 //! returns the service's answer. The key and its rate are checked before the body is read.
 
+mod batches;
 mod call;
 mod events;
 mod failed;
+mod files;
 mod images;
 mod media;
 mod models;
@@ -28,6 +30,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 use utoipa::openapi::Required;
+
+pub(in crate::gateway) use batches::answer_batch_request;
+pub(in crate::gateway) use call::AdmittedRequest;
 
 use super::super::Gateway;
 use super::operation::{BodySchema, RouteOperation};
@@ -99,6 +104,8 @@ pub(super) fn standard() -> Routes {
         .merge(spoken())
         .merge(drawn())
         .merge(responded())
+        .merge(files::routes())
+        .merge(batches::routes())
         .merge(models::routes())
 }
 

@@ -69,6 +69,7 @@ pub(super) async fn answer(
         caller,
         known,
         body: (body, memory),
+        ..
     } = call::admitted(gateway, request).await?;
     let asked: SpeechBody = serde_json::from_slice(&body)
         .map_err(|error| Refusal::at("$", format!("invalid request: {error}")))?;

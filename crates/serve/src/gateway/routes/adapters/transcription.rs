@@ -122,6 +122,7 @@ pub(super) async fn answer(
         caller,
         known,
         body: (body, memory),
+        ..
     } = call::admitted(gateway, request).await?;
     let form = TranscriptForm::read(&body, &media_type)?;
     drop(body);

@@ -65,6 +65,14 @@ pub(super) async fn answer(
     request: HttpRequest,
 ) -> Result<Response, GatewayError> {
     let admitted = call::admitted(gateway, request).await?;
+    answer_admitted(gateway, admitted).await
+}
+
+/// Answers a request for a response whose key and rate are checked.
+pub(super) async fn answer_admitted(
+    gateway: &Arc<Gateway>,
+    admitted: AdmittedRequest,
+) -> Result<Response, GatewayError> {
     let (body, memory) = admitted.body;
     let ChatOfResponse {
         chat,

@@ -1,7 +1,7 @@
-//! Datasets in the blob store, named as their records name them.
+//! Datasets and files of batches in the blob store, named as their records name them.
 //!
-//! Invariant: a dataset is complete before its record is stored, and is deleted after its record.
-//! At startup, a dataset without a record comes from an interrupted upload.
+//! Invariant: a file is complete before its record is stored, and is deleted after its record. At
+//! startup, a file without a record comes from an interrupted upload.
 
 use std::collections::HashSet;
 
@@ -15,25 +15,40 @@ use super::{BlobError, Blobs, TaskId, Upload};
 use crate::train::DatasetReader;
 use crate::train::dataset::{ChecksumReader, pieces};
 
-/// Folder of the datasets in the blob store.
-const DATASET_FOLDER: &str = "dataset";
+/// The kinds of files, each in a folder of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    /// Datasets.
+    Dataset,
+    /// Requests and answers of batches.
+    Batch,
+}
+
+impl FileKind {
+    fn folder(self) -> &'static str {
+        match self {
+            Self::Dataset => "dataset",
+            Self::Batch => "file",
+        }
+    }
+}
 
 impl Blobs {
-    /// Returns a unique name for a new dataset.
-    pub fn dataset_name(id: TaskId) -> String {
+    /// Returns a unique name for a new file.
+    pub fn file_name(kind: FileKind, id: TaskId) -> String {
         let id = id.to_string();
         // The prefix `d-` differs from all task names, so the sweep of orphaned task blobs skips
-        // datasets.
-        format!("{DATASET_FOLDER}/{}/d-{id}", &id[id.len() - 2..])
+        // files.
+        format!("{}/{}/d-{id}", kind.folder(), &id[id.len() - 2..])
     }
 
-    /// Starts to store a dataset.
-    pub async fn upload_dataset(&self, name: &str) -> Result<Upload, BlobError> {
+    /// Starts to store a file.
+    pub async fn upload_file(&self, name: &str) -> Result<Upload, BlobError> {
         self.upload(&Name::from(name)).await
     }
 
-    /// Opens a dataset. The reader verifies size and checksum when it reaches the end.
-    pub async fn open_dataset(
+    /// Opens a file. The reader verifies size and checksum when it reaches the end.
+    pub async fn open_file(
         &self,
         name: &str,
         size: u64,
@@ -60,8 +75,8 @@ impl Blobs {
         }
     }
 
-    /// Streams the content of a dataset.
-    pub async fn stream_dataset(
+    /// Streams the content of a file.
+    pub async fn stream_file(
         &self,
         name: &str,
         size: u64,
@@ -70,21 +85,21 @@ impl Blobs {
         Ok(found.into_stream().map_err(blob_error).boxed())
     }
 
-    /// Deletes a dataset, if it exists.
-    pub async fn delete_dataset(&self, name: &str) {
+    /// Deletes a file, if it exists.
+    pub async fn delete_file(&self, name: &str) {
         self.delete(&Name::from(name)).await;
     }
 
-    /// Deletes all datasets except these. Must be called before the first upload.
-    pub async fn sweep_datasets(&self, known: &HashSet<String>) {
-        let mut all = self.store.list(Some(&Name::from(DATASET_FOLDER)));
+    /// Deletes all files of a kind except these. Must be called before the first upload.
+    pub async fn sweep_files(&self, kind: FileKind, known: &HashSet<String>) {
+        let mut all = self.store.list(Some(&Name::from(kind.folder())));
         loop {
             match all.try_next().await {
                 Ok(Some(found)) if known.contains(found.location.as_ref()) => {}
                 Ok(Some(found)) => self.delete(&found.location).await,
                 Ok(None) => return,
                 Err(error) => {
-                    tracing::error!(%error, "cannot list datasets");
+                    tracing::error!(%error, "cannot list files");
                     return;
                 }
             }

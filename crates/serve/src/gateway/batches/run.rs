@@ -1,0 +1,223 @@
+//! Runs the requests of a batch.
+//!
+//! Invariant: a request whose outcome is stored does not run again. Outcomes that wait to be stored
+//! have a limited size.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::task::{JoinHandle, JoinSet};
+
+use super::super::Gateway;
+use super::super::error::GatewayError;
+use super::{StepResult, input, line, output, stopped};
+use crate::batch::{Batch, BatchId, BatchState, InputLine, InputLines, LineOutcome, LineRequest};
+use crate::database::Timestamp;
+
+/// Number of lines that are read ahead.
+const LINES_AHEAD: usize = 4;
+
+/// Outcomes of this time are stored together, so that other writers seldom wait for a batch.
+const STORE_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Maximum number of outcomes that are stored together.
+const MAX_STORED_TOGETHER: usize = 512;
+
+/// Maximum size of outcomes that are not stored yet, in KiB.
+const MAX_UNSTORED_KIB: u32 = 64 << 10;
+
+/// Pause before outcomes are stored again after a failure.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+/// Interval between checks of the account's storage limit.
+const ROOM_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The means of running a batch.
+pub(super) struct BatchJob {
+    pub(super) gateway: Arc<Gateway>,
+    /// Places for requests of all batches that run at the same time.
+    pub(super) places: Arc<Semaphore>,
+    pub(super) stop: watch::Receiver<bool>,
+}
+
+/// A request to run.
+type InputRequest = (u64, Vec<u8>);
+
+/// An outcome with its share of the memory for outcomes.
+type HeldOutcome = (LineOutcome, OwnedSemaphorePermit);
+
+/// How a run ended.
+enum RunEnd {
+    Answered,
+    Expired,
+    Canceled,
+    /// The server stops.
+    Stopped,
+}
+
+/// Runs the requests of a batch that have no outcome yet, and ends the batch.
+pub(super) async fn run(job: &BatchJob, batch: &Batch) -> StepResult {
+    let gateway = &job.gateway;
+    let answered = gateway.batches.answered_lines(batch.id).await?;
+    let requests = requests(gateway, batch, answered.into_iter().collect()).await?;
+    let (sender, outcomes) = mpsc::channel(MAX_STORED_TOGETHER);
+    let storing = tokio::spawn(store(Arc::clone(gateway), batch.id, outcomes));
+    let end = run_all(job, batch, requests, sender).await;
+    storing
+        .await
+        .map_err(|error| GatewayError::unchecked(&error))?;
+    let state = match end? {
+        RunEnd::Stopped => return Ok(()),
+        RunEnd::Canceled => BatchState::Canceled,
+        RunEnd::Expired => BatchState::Expired,
+        RunEnd::Answered => {
+            let finalized = gateway.batches.finalize(batch.id, Timestamp::now());
+            finalized.await?;
+            BatchState::Completed
+        }
+    };
+    output::end(gateway, batch, state).await
+}
+
+async fn run_all(
+    job: &BatchJob,
+    batch: &Batch,
+    mut requests: mpsc::Receiver<Result<InputRequest, String>>,
+    outcomes: mpsc::Sender<HeldOutcome>,
+) -> Result<RunEnd, GatewayError> {
+    let gateway = &job.gateway;
+    let memory = Arc::new(Semaphore::new(MAX_UNSTORED_KIB as usize));
+    let mut running = JoinSet::new();
+    let mut stop = job.stop.clone();
+    let mut changed = gateway.batches_changed.subscribe();
+    // The batch may have been canceled before.
+    changed.mark_changed();
+    let mut look_at_room = tokio::time::interval(ROOM_INTERVAL);
+    let mut has_room = true;
+    let mut is_read = false;
+    let left = batch.is.expires_at.0.saturating_sub(Timestamp::now().0);
+    let left = Duration::from_millis(u64::try_from(left).unwrap_or(0));
+    let mut expires = std::pin::pin!(tokio::time::sleep(left));
+    while !(is_read && running.is_empty()) {
+        tokio::select! {
+            biased;
+            () = stopped(&mut stop) => return Ok(RunEnd::Stopped),
+            () = &mut expires => return Ok(RunEnd::Expired),
+            _ = changed.changed() => {
+                let now = gateway.batches.batch(batch.id).await?;
+                if now.is_none_or(|now| now.state != BatchState::InProgress) {
+                    return Ok(RunEnd::Canceled);
+                }
+            }
+            Some(ended) = running.join_next() => {
+                ended.map_err(|error| GatewayError::unchecked(&error))?;
+            }
+            _ = look_at_room.tick() => {
+                let room = gateway.room(batch.is.account).await;
+                has_room = room.is_ok();
+                if let Err(error) = room {
+                    tracing::warn!(batch = batch.id.0, error = error.message, "a batch waits for storage");
+                }
+            }
+            place = Arc::clone(&job.places).acquire_owned(), if !is_read && has_room => {
+                let Ok(place) = place else { return Ok(RunEnd::Stopped) };
+                match requests.recv().await {
+                    None => is_read = true,
+                    Some(Err(reason)) => return Err(GatewayError::unchecked(&reason)),
+                    Some(Ok(request)) => {
+                        let (gateway, memory) = (Arc::clone(gateway), Arc::clone(&memory));
+                        let (batch, outcomes) = (batch.clone(), outcomes.clone());
+                        running.spawn(async move {
+                            let outcome = line::run(&gateway, &batch, request).await;
+                            let size = u32::try_from(outcome.answer.len() >> 10).unwrap_or(u32::MAX);
+                            let size = size.clamp(1, MAX_UNSTORED_KIB);
+                            // Neither the semaphore nor the channel closes before the requests end.
+                            if let Ok(held) = memory.acquire_many_owned(size).await {
+                                let _ = outcomes.send((outcome, held)).await;
+                            }
+                            // Until then the outcome needs memory.
+                            drop(place);
+                        });
+                    }
+                }
+            }
+        }
+    }
+    Ok(RunEnd::Answered)
+}
+
+/// Stores outcomes until their senders are gone.
+async fn store(gateway: Arc<Gateway>, id: BatchId, mut outcomes: mpsc::Receiver<HeldOutcome>) {
+    let mut together = Vec::new();
+    while outcomes.recv_many(&mut together, MAX_STORED_TOGETHER).await > 0 {
+        let more = async {
+            while together.len() < MAX_STORED_TOGETHER
+                && let Some(next) = outcomes.recv().await
+            {
+                together.push(next);
+            }
+        };
+        // The rest is stored with the next ones.
+        let _ = tokio::time::timeout(STORE_INTERVAL, more).await;
+        let (lines, held): (Vec<_>, Vec<_>) = together.drain(..).unzip();
+        while let Err(error) = gateway.batches.store_lines(id, &lines).await {
+            tracing::error!(batch = id.0, %error, "cannot store answers of a batch; retrying");
+            tokio::time::sleep(RETRY_PAUSE).await;
+        }
+        drop(held);
+    }
+}
+
+/// Reads the requests of a batch that have no outcome, on a thread of their own.
+async fn requests(
+    gateway: &Gateway,
+    batch: &Batch,
+    answered: HashSet<u64>,
+) -> Result<mpsc::Receiver<Result<InputRequest, String>>, GatewayError> {
+    let input = input::open(gateway, batch).await?;
+    let limits = input::limits(gateway);
+    let (sender, receiver) = mpsc::channel(LINES_AHEAD);
+    let _reading: JoinHandle<()> = tokio::task::spawn_blocking(move || {
+        for line in InputLines::new(input, limits) {
+            let request = match line {
+                Err(error) => Err(format!("the input cannot be read: {error}")),
+                Ok((number, _)) if answered.contains(&number) => continue,
+                Ok((number, InputLine::Text(text))) => Ok((number, text)),
+                // The limit was lowered since the check.
+                Ok((number, InputLine::TooLong)) => Ok((number, Vec::new())),
+            };
+            if sender.blocking_send(request).is_err() {
+                return;
+            }
+        }
+    });
+    Ok(receiver)
+}
+
+/// Returns the user's name of each request that has no outcome.
+pub(super) async fn unanswered(
+    gateway: &Gateway,
+    batch: &Batch,
+) -> Result<mpsc::Receiver<Result<(u64, String), String>>, GatewayError> {
+    let answered = gateway.batches.answered_lines(batch.id).await?;
+    let mut requests = requests(gateway, batch, answered.into_iter().collect()).await?;
+    let endpoint = batch.is.endpoint;
+    let (sender, receiver) = mpsc::channel(LINES_AHEAD);
+    tokio::spawn(async move {
+        while let Some(request) = requests.recv().await {
+            let named = request.map(|(number, text)| {
+                let request = LineRequest::read(&text, endpoint);
+                (
+                    number,
+                    request.map_or_else(|_| String::new(), |it| it.custom_id),
+                )
+            });
+            if sender.send(named).await.is_err() {
+                return;
+            }
+        }
+    });
+    Ok(receiver)
+}
