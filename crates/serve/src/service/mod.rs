@@ -46,6 +46,8 @@ pub(crate) use call::{seconds, strip_directories};
 
 use crate::account::AccountId;
 use crate::database::Timestamp;
+use engine::ForegroundRequest;
+use futures_util::StreamExt as _;
 use meter::Meter;
 
 /// A model service.
@@ -93,10 +95,20 @@ pub struct Untrained {
 /// fault.
 #[derive(Debug)]
 pub enum Prepared {
-    /// Tensors or texts for a package's model, with the body memory that they occupy.
-    Device(device::PreparedInputs, Option<Arc<BodyReservation>>),
+    /// Tensors or texts for a package's model.
+    Device(PreparedCall),
     /// A call of an upstream.
     Proxy(Forward),
+}
+
+/// A checked request for a package's model.
+#[derive(Debug)]
+pub struct PreparedCall {
+    inputs: device::PreparedInputs,
+    /// The tensors are about as large as the body was, so they keep its share of the body memory.
+    _memory: Option<Arc<BodyReservation>>,
+    /// Requests that give way wait for its end, unless it gives way itself.
+    foreground: Option<ForegroundRequest>,
 }
 
 impl Service {
@@ -159,12 +171,17 @@ impl Service {
         }
         match &self.kind {
             ServiceKind::Device(device) => {
-                let prepared = if request.in_background {
-                    device.in_background().await?.prepare(request).await?
+                let (foreground, inputs) = if request.in_background {
+                    let device = device.in_background().await?;
+                    (None, device.prepare(request).await?)
                 } else {
-                    device.prepare(request).await?
+                    (Some(device.begin_request()), device.prepare(request).await?)
                 };
-                Ok(Prepared::Device(prepared, request.memory.clone()))
+                Ok(Prepared::Device(PreparedCall {
+                    inputs,
+                    _memory: request.memory.clone(),
+                    foreground,
+                }))
             }
             ServiceKind::Proxy(upstream) => Ok(Prepared::Proxy(upstream.prepare(request)?)),
             ServiceKind::Untrained(_) => Err(CallError::NoInstances(self.not_trained())),
@@ -199,9 +216,18 @@ impl Prepared {
         timeout: Option<Duration>,
     ) -> Result<Answer, CallError> {
         match self {
-            // The tensors are about as large as the body was, so they keep its share of the body
-            // memory.
-            Self::Device(prepared, _memory) => prepared.predict(caller, timeout).await,
+            Self::Device(call) => {
+                let mut answer = call.inputs.predict(caller, timeout).await?;
+                if let Body::Stream(chunks) = answer.body {
+                    let foreground = call.foreground;
+                    // The request is in progress as long as its stream.
+                    let chunks = chunks.inspect(move |_| {
+                        let _held = &foreground;
+                    });
+                    answer.body = Body::Stream(Box::pin(chunks));
+                }
+                Ok(answer)
+            }
             Self::Proxy(forward) => forward.predict(timeout).await,
         }
     }

@@ -37,6 +37,7 @@ const ALLOCATOR_VARIABLES: [(&str, &str); 3] = [
 #[derive(Debug)]
 pub struct Parsers {
     program: PathBuf,
+    gives_way: bool,
     pool: ParserPool,
 }
 
@@ -64,10 +65,21 @@ impl Parsers {
     /// Creates the parsers for the pkgtool binary at `program`. The first job starts the first
     /// process.
     pub fn new(program: PathBuf) -> Arc<Self> {
+        Self::with_priority(program, false)
+    }
+
+    /// Returns parsers whose processes get only the processor time that others leave.
+    #[must_use]
+    pub fn in_background(&self) -> Arc<Self> {
+        Self::with_priority(self.program.clone(), true)
+    }
+
+    fn with_priority(program: PathBuf, gives_way: bool) -> Arc<Self> {
         let processors = std::thread::available_parallelism();
         let processors = processors.map_or(1, std::num::NonZeroUsize::get);
         Arc::new(Self {
             program,
+            gives_way,
             pool: ParserPool::new(processors.clamp(2, MAX_PROCESSES)),
         })
     }
@@ -96,6 +108,7 @@ impl Parsers {
             allowed: &SandboxPermissions::default,
             devices: false,
             scratch: None,
+            gives_way: self.gives_way,
         };
         let process = Process::start(command, &purpose);
         process

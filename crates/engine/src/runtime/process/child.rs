@@ -24,6 +24,9 @@ pub fn confined<S: DeserializeOwned>(
         let (mut from_parent, _) = channel::join()?;
         frame::receive(&mut from_parent)?
     };
+    if told.gives_way {
+        give_way();
+    }
     let allowed = allowed(&told.setup);
     Ok((told.setup, sandbox::enter(told.mode, &allowed)))
 }
@@ -86,13 +89,13 @@ pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
 /// Lets all other processes go first: this one gets the processor time that they leave. Threads
 /// that exist already are not affected.
 #[cfg(unix)]
-pub fn give_way() {
+fn give_way() {
     // The lowest priority that needs no permission. A system that refuses it shares its time equally.
     let _ = rustix::process::setpriority_process(None, 19);
 }
 
 #[cfg(not(unix))]
-pub fn give_way() {}
+fn give_way() {}
 
 /// Limits the memory of this process to `bytes`. A limit that cannot be set is ignored: the
 /// parent's timeout and the system's limits remain.

@@ -26,9 +26,7 @@ use channel::{Channel, Cut};
 use sandbox::{SandboxMode, SandboxPermissions};
 use serde::{Deserialize, Serialize};
 
-pub use child::{
-    Next, confined, give_way, limit_further_memory, limit_memory, panic_text, requests,
-};
+pub use child::{Next, confined, limit_further_memory, limit_memory, panic_text, requests};
 
 /// The argument that starts the binary as a child process. The next argument names its work;
 /// without one it runs models.
@@ -71,12 +69,15 @@ pub struct Purpose<'a, S> {
     pub devices: bool,
     /// Folder for its temporary files.
     pub scratch: Option<&'a Path>,
+    /// `true` if it gets only the processor time that other processes leave.
+    pub gives_way: bool,
 }
 
 /// The first message to a child process.
 #[derive(Debug, Serialize, Deserialize)]
 struct FirstMessage<S> {
     mode: SandboxMode,
+    gives_way: bool,
     setup: S,
 }
 
@@ -114,6 +115,7 @@ impl Process {
         let mut process = Self::connect(&mut command)?;
         let told = FirstMessage {
             mode,
+            gives_way: purpose.gives_way,
             setup: purpose.setup,
         };
         // If it has ended already, the first request reports how.

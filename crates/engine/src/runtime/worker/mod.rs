@@ -130,13 +130,13 @@ impl Launcher {
         };
         let unset = |setting: &(&str, &str)| std::env::var_os(setting.0).is_none();
         command.envs(allocator.into_iter().filter(unset));
-        setup.in_background = self.in_background;
         let scratch = setup.scratch().map_err(start)?;
         let purpose = Purpose {
             setup: &setup,
             allowed: &|| setup.allowed(),
             devices: setup.devices.is_some(),
             scratch: scratch.as_ref().map(TempDir::path),
+            gives_way: self.in_background,
         };
         let process = Process::start(command, &purpose).map_err(start)?;
         Ok(Worker {

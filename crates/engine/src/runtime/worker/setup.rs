@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
-use crate::runtime::process::give_way;
 use crate::runtime::process::sandbox::{SandboxMode, SandboxPermissions};
 use crate::surroundings::Surroundings;
 use crate::{LoadOptions, LoadRequest, Provider};
@@ -28,8 +27,6 @@ pub(super) struct Setup {
     /// Size of the model's weights, in its file and in external files, in bytes; 0 if the file is
     /// unreadable, which loading reports.
     pub(super) weights: u64,
-    /// Give way to all other processes.
-    pub(super) in_background: bool,
     options: LoadOptions,
     scratch: Option<PathBuf>,
     surroundings: Surroundings,
@@ -63,7 +60,6 @@ impl Setup {
             model: PathBuf::new(),
             devices: None,
             weights: 0,
-            in_background: false,
             options: LoadOptions::default(),
             scratch: None,
             surroundings: Surroundings::of_this_process(),
@@ -87,9 +83,6 @@ impl Setup {
     /// Adopts the parent's surroundings in this process, and computes its permissions.
     pub(super) fn prepare(&self) -> SandboxPermissions {
         self.surroundings.clone().set_for_process();
-        if self.in_background {
-            give_way();
-        }
         self.allowed()
     }
 

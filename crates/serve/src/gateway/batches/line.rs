@@ -86,6 +86,7 @@ async fn ask(
     batch: &Batch,
     (id, body): (&str, &str),
 ) -> Result<Response, GatewayError> {
+    gateway.engines.quiet().await;
     let account = batch.is.account;
     let refused = |error| gateway.refusal(account, error);
     gateway.limit(account).map_err(refused)?;

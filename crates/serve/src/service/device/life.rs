@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use super::super::away::NO_ACCOUNT;
-use super::super::engine::Activity;
+use super::super::engine::{Activity, ForegroundRequest};
 use super::super::{CallError, Isolation};
 use super::{Device, embedding, runnable};
 
@@ -29,6 +29,11 @@ impl Device {
             return Err(CallError::Stopped);
         }
         Ok(Arc::clone(device))
+    }
+
+    /// Adds a request that others give way to.
+    pub(in crate::service) fn begin_request(&self) -> ForegroundRequest {
+        self.parts.engines.begin_request()
     }
 
     /// Returns the current activity of all its endpoints.

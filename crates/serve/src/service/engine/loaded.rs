@@ -6,8 +6,10 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::foreground::Foreground;
 use super::model::EndpointModel;
 use crate::service::{CallError, Isolation, Refusal, ServiceSettings};
 use pkgtool_engine::runtime::process::Stopper;
@@ -30,8 +32,8 @@ pub(super) struct SessionSource {
     pub(super) program: PathBuf,
     /// The ONNX Runtime library, if configured.
     pub(super) library: Option<PathBuf>,
-    /// Its processes give way to all others.
-    pub(super) in_background: bool,
+    /// The requests to which its sessions give way, if they do.
+    pub(super) gives_way_to: Option<Arc<Foreground>>,
 }
 
 /// A loaded session.
@@ -43,6 +45,11 @@ pub(super) enum LoadedSession {
 }
 
 impl SessionSource {
+    /// Returns whether its sessions give way to other requests.
+    pub(super) fn gives_way(&self) -> bool {
+        self.gives_way_to.is_some()
+    }
+
     /// Loads a session. `started` receives the handle that stops its process before the slow part
     /// begins. `prove` records which nodes the provider takes, and limits the time of runs until
     /// [`LoadedSession::set_timeout`].
@@ -78,7 +85,7 @@ impl SessionSource {
             memory_limit: Some(settings.memory_limit)
                 .filter(|bytes| *bytes > 0)
                 .map(MemoryLimit::Setting),
-            in_background: self.in_background,
+            in_background: self.gives_way(),
         };
         let mut worker = launcher.start(candidate.engine, &request)?;
         let stopper = worker.stopper();

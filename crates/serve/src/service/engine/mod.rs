@@ -10,6 +10,7 @@ mod backoff;
 mod batch;
 mod choice;
 mod conversation;
+mod foreground;
 mod ledger;
 mod loaded;
 mod model;
@@ -22,8 +23,8 @@ mod sides;
 mod trial;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
@@ -37,6 +38,8 @@ use pkgtool_engine::runtime::parsers::{ParserClient, Parsers};
 use pkgtool_engine::runtime::process::sandbox::Sandbox;
 use pkgtool_engine::runtime::target::Candidate;
 use pkgtool_engine::tensor::{Signature, Tensor};
+
+pub(super) use foreground::{Foreground, ForegroundRequest};
 
 pub use conversation::EndpointConversation;
 pub use model::{Activity, EndpointModel, SessionState};
@@ -55,6 +58,9 @@ pub struct Engines {
     meters: Arc<Meters>,
     parsers: Arc<Parsers>,
     decoding: Arc<Decoding>,
+    foreground: Arc<Foreground>,
+    /// Engines for requests that give way, created at the first one.
+    in_background: OnceLock<Arc<Self>>,
 }
 
 /// One method of one model file, with the sessions that run it. Dropping it ends them.
@@ -86,27 +92,35 @@ impl Engines {
             source: SessionSource {
                 program,
                 library,
-                in_background: false,
+                gives_way_to: None,
             },
+            foreground: Arc::default(),
+            in_background: OnceLock::new(),
             ledger: Ledger::new(budget),
             endpoints: Arc::default(),
             meters: Arc::new(meters),
         })
     }
 
-    /// Returns engines whose processes give way to all others. They share everything else.
+    /// Returns engines whose processes give way to all others, both those of models and parsers.
+    /// They share everything else.
     pub(super) fn in_background(&self) -> Arc<Self> {
-        Arc::new(Self {
-            source: SessionSource {
-                in_background: true,
-                ..self.source.clone()
-            },
-            ledger: Arc::clone(&self.ledger),
-            endpoints: Arc::clone(&self.endpoints),
-            meters: Arc::clone(&self.meters),
-            parsers: Arc::clone(&self.parsers),
-            decoding: Arc::clone(&self.decoding),
-        })
+        let create = || {
+            Arc::new(Self {
+                source: SessionSource {
+                    gives_way_to: Some(Arc::clone(&self.foreground)),
+                    ..self.source.clone()
+                },
+                ledger: Arc::clone(&self.ledger),
+                endpoints: Arc::clone(&self.endpoints),
+                meters: Arc::clone(&self.meters),
+                parsers: self.parsers.in_background(),
+                decoding: Arc::clone(&self.decoding),
+                foreground: Arc::clone(&self.foreground),
+                in_background: OnceLock::new(),
+            })
+        };
+        Arc::clone(self.in_background.get_or_init(create))
     }
 
     /// Creates an endpoint without a session. The first request, or [`Endpoint::warm`], loads one.
@@ -153,6 +167,16 @@ impl Engines {
     /// Returns the decoder of large bodies.
     pub(super) fn decoding(&self) -> &Decoding {
         &self.decoding
+    }
+
+    /// Adds a request that others give way to.
+    pub(super) fn begin_request(&self) -> ForegroundRequest {
+        self.foreground.begin()
+    }
+
+    /// Waits until no request is in progress that others give way to, for a while at most.
+    pub async fn quiet(&self) {
+        self.foreground.quiet().await;
     }
 
     /// Returns the meters of the services.

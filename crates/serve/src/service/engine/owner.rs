@@ -128,7 +128,7 @@ impl Owner {
                     state = shared.lock();
                     continue;
                 }
-                let gives_way = shared.source.in_background;
+                let gives_way = shared.source.gives_way();
                 let timeout = if gives_way {
                     BACKGROUND_IDLE_TIMEOUT
                 } else {
@@ -210,7 +210,7 @@ impl Owner {
             endpoint: shared.number,
             bytes,
             urgent,
-            gives_way: shared.source.in_background,
+            gives_way: shared.source.gives_way(),
             wants: &|| {
                 let state = shared.lock();
                 state.phase != Phase::Stopped && !state.queue.is_empty()

@@ -139,6 +139,9 @@ impl Owner {
         }
         meter.batches.number(requests.len());
         held.cpu = Duration::ZERO;
+        if let Some(others) = &self.shared.source.gives_way_to {
+            others.wait();
+        }
         let outcome = held.run_all(&requests, begins);
         let share = held.cpu / u32::try_from(requests.len()).unwrap_or(u32::MAX).max(1);
         for request in &requests {

@@ -426,7 +426,7 @@ impl SharedEndpoint {
         Arc::new(move || {
             if let Some(shared) = shared.upgrade() {
                 let mut state = shared.lock();
-                if shared.source.in_background {
+                if shared.source.gives_way() {
                     // Its requests run again later.
                     state.seats.values_mut().for_each(Seat::stop);
                 }
