@@ -14,6 +14,7 @@
 //! | `!events` | sends a stream although a whole response was requested |
 //! | `!status 429 7` | answers with this status, and `Retry-After` if the second number is there |
 //! | `!odd` | answers with an object that is not a completion |
+//! | `!stay` | answers nothing and waits until its client leaves |
 
 use std::io::{BufReader, Read, Write};
 use std::net::TcpStream;
@@ -143,6 +144,7 @@ fn answer(stream: &mut TcpStream, shared: &ChatState, asked: &Asked) -> Option<(
             let again = again.map_or_else(String::new, |it| format!("retry-after: {it}\r\n"));
             send_with(stream, status.unwrap_or(500), &again, &error)
         }
+        "!stay" => hold(stream, shared),
         "!odd" => send(stream, 200, &json!({"odd": true})),
         "!whole" => send(stream, 200, &whole(asked, &told)),
         "!events" => send_events(stream, shared, asked, &told),
