@@ -92,6 +92,17 @@ pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
 fn give_way() {
     // The lowest priority that needs no permission. A system that refuses it shares its time equally.
     let _ = rustix::process::setpriority_process(None, 19);
+    #[cfg(target_os = "linux")]
+    {
+        use thread_priority::ThreadPriority;
+        use thread_priority::unix::{
+            NormalThreadSchedulePolicy, ThreadSchedulePolicy, set_thread_priority_and_policy,
+            thread_native_id,
+        };
+        // A thread of another process takes a processor from this one at once.
+        let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
+        let _ = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, idle);
+    }
 }
 
 #[cfg(not(unix))]
