@@ -13,3 +13,4 @@ pub mod metric;
 pub mod service;
 pub mod task;
 pub mod train;
+pub mod webhook;

@@ -12,6 +12,7 @@ mod sources;
 #[path = "sources_absent.rs"]
 mod sources;
 mod training;
+mod webhooks;
 
 use std::fmt::Write as _;
 use std::io;

@@ -16,6 +16,7 @@ use super::proxies::{account_named, build_proxies};
 use super::training::{
     dataset_opener, jobs, service_settings, trained_directory, untrained_services,
 };
+use super::webhooks;
 use pkgtool_engine::runtime::machine::Machine;
 use pkgtool_serve::account::{
     Account, AccountStore, Accounts, Directory, Logins, Permissions, PredictConfigs, Secret,
@@ -33,6 +34,7 @@ use pkgtool_serve::task::{
     Blobs, FileKind, QueueOptions, Stores, TaskId, TaskIds, TaskQueue, TaskStore,
 };
 use pkgtool_serve::train::{CacheDirectory, DerivedServices, Jobs, JobsOptions, package_directory};
+use pkgtool_serve::webhook::Webhooks;
 
 /// The components of a running server that accept new settings.
 pub(super) struct ReloadTargets {
@@ -110,6 +112,7 @@ pub(super) struct RunningGateway {
     parts: GatewayParts,
     accounts: Arc<dyn AccountStore>,
     queue: TaskQueue,
+    webhooks: Webhooks,
     first_key: Option<Secret>,
     _lock: DataLock,
 }
@@ -176,6 +179,7 @@ impl RunningGateway {
         let files = batches.all_files().await.map_err(|error| other(&error))?;
         let files = files.into_iter().map(|file| file.is.blob).collect();
         blobs.sweep_files(FileKind::Batch, &files).await;
+        let webhooks = webhooks::start(&settings, &all, &stores).await?;
         let finding = Arc::clone(&services);
         let watched = Directory::watch(Arc::clone(&store)).await;
         let watched = watched.map_err(|error| other(&error))?;
@@ -219,6 +223,7 @@ impl RunningGateway {
             parts,
             accounts: store,
             queue,
+            webhooks,
             first_key,
             _lock: lock,
         })
@@ -308,6 +313,12 @@ impl RunningGateway {
             .is_err()
         {
             tracing::warn!("sessions were terminated at the end of the grace period");
+        }
+        if tokio::time::timeout_at(deadline.end, self.webhooks.stop())
+            .await
+            .is_err()
+        {
+            tracing::warn!("webhooks could not be stopped in time; the next start sends the rest");
         }
         // This runs even after the deadline: usage is not counted any more, and storing it takes
         // only a moment.

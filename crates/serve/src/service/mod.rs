@@ -38,6 +38,7 @@ pub use device::{
 };
 pub use media::FormFields;
 pub use settings::{Isolation, Listed, ServiceSettings};
+pub use upstream::client as upstream_client;
 pub use upstream::{
     AddressState, Forward, Upstream, UpstreamAddress, UpstreamKey, UpstreamOptions,
 };

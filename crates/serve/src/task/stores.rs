@@ -9,6 +9,7 @@ use crate::batch::{BatchStore, SqliteBatches};
 use crate::database::sqlite::Sqlite;
 use crate::database::{DatabaseResult, DatabaseSize, DatabaseUrl};
 use crate::train::{SqliteTraining, TrainingStore};
+use crate::webhook::{SqliteWebhooks, WebhookStore};
 
 /// An open, migrated database that hands out its stores.
 #[derive(Debug)]
@@ -45,6 +46,14 @@ impl Stores {
     pub async fn batches(&self) -> DatabaseResult<Arc<dyn BatchStore>> {
         match &self.opened {
             Opened::Sqlite(database) => Ok(SqliteBatches::open(database)?),
+        }
+    }
+
+    /// Returns the store of events for webhooks.
+    #[expect(clippy::unused_async, reason = "a networked database would await here")]
+    pub async fn webhooks(&self) -> DatabaseResult<Arc<dyn WebhookStore>> {
+        match &self.opened {
+            Opened::Sqlite(database) => Ok(SqliteWebhooks::open(database)?),
         }
     }
 

@@ -19,7 +19,7 @@ use super::directory::own_directory;
 use super::{DatabaseError, DatabaseResult, DatabaseSize};
 
 /// Migrations, in order. The schema's version is the number of migrations that have run.
-const MIGRATIONS: [&str; 8] = [
+const MIGRATIONS: [&str; 9] = [
     include_str!("schema.sql"),
     include_str!("records.sql"),
     include_str!("media_type.sql"),
@@ -28,6 +28,7 @@ const MIGRATIONS: [&str; 8] = [
     include_str!("cpu.sql"),
     include_str!("login.sql"),
     include_str!("batch.sql"),
+    include_str!("webhook.sql"),
 ];
 
 /// Busy timeout: how long a connection waits for another process that writes.

@@ -38,6 +38,7 @@ impl Default for GatewaySettings {
             services: BTreeMap::new(),
             publishers: Vec::new(),
             proxies: Vec::new(),
+            webhooks: Vec::new(),
         }
     }
 }

@@ -13,6 +13,7 @@ mod operators;
 mod proxy;
 mod services;
 mod sources;
+mod webhooks;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -36,6 +37,7 @@ use pkgtool_engine::OrtOption;
 use pkgtool_engine::runtime::process::sandbox::SandboxMode;
 pub use proxy::{Addresses, Proxy};
 pub use sources::Sources;
+pub use webhooks::Webhook;
 
 /// Name of the first account, which always exists.
 pub const LOCAL_ACCOUNT: &str = "local";
@@ -104,6 +106,8 @@ pub struct GatewaySettings {
     pub publishers: Vec<Publisher>,
     /// Services that proxy other HTTP services.
     pub proxies: Vec<Proxy>,
+    /// Servers that are told when something ends.
+    pub webhooks: Vec<Webhook>,
 }
 
 /// Limits.
@@ -457,6 +461,7 @@ impl GatewaySettings {
         check_service("defaults", &self.defaults)?;
         self.console.check()?;
         self.check_places()?;
+        self.check_webhooks()?;
         self.check_proxies()
     }
 }

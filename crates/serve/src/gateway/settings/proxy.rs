@@ -141,6 +141,9 @@ impl GatewaySettings {
         for proxy in &mut shown.proxies {
             proxy.upstream = proxy.upstream.redacted();
         }
+        for webhook in &mut shown.webhooks {
+            webhook.url = redact_address(&webhook.url);
+        }
         shown
     }
 
@@ -368,7 +371,7 @@ fn settable_header(name: &str) -> Result<HeaderName, String> {
     Ok(header)
 }
 
-fn key_from_variable(name: &str) -> Result<String, String> {
+pub(super) fn key_from_variable(name: &str) -> Result<String, String> {
     let missing = "the environment variable is missing: set it before the server starts".to_owned();
     // `var` panics on such names on some systems.
     if name.is_empty() || name.contains(['=', '\0']) {
@@ -381,13 +384,13 @@ fn key_from_variable(name: &str) -> Result<String, String> {
     }
 }
 
-fn key_from_file(path: &Path) -> Result<String, String> {
+pub(super) fn key_from_file(path: &Path) -> Result<String, String> {
     let unreadable = |error: std::io::Error| {
         format!("cannot read the file ({error}): make it readable for the server")
     };
     let is_file = std::fs::metadata(path).map_err(unreadable)?.is_file();
     if !is_file {
-        return Err("expected a file with the upstream's key".to_owned());
+        return Err("expected a file with the key".to_owned());
     }
     let mut text = String::new();
     let file = std::fs::File::open(path).map_err(unreadable)?;
@@ -398,7 +401,7 @@ fn key_from_file(path: &Path) -> Result<String, String> {
     Ok(text)
 }
 
-fn local_account() -> String {
+pub(super) fn local_account() -> String {
     LOCAL_ACCOUNT.to_owned()
 }
 

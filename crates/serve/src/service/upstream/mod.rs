@@ -122,19 +122,24 @@ struct WithConfig<'a> {
     data_type: Option<&'a str>,
 }
 
+/// Returns an HTTP client that follows no redirects.
+pub fn client() -> Result<reqwest::Client, String> {
+    static PROVIDER: Once = Once::new();
+    PROVIDER.call_once(|| {
+        // If another part of the process has already installed a provider, that one is used.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    });
+    let client = reqwest::Client::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .redirect(reqwest::redirect::Policy::none())
+        .build();
+    client.map_err(reason)
+}
+
 impl Upstream {
     /// Creates the service and starts its health checks. Must be called on a tokio runtime.
     pub fn start(options: UpstreamOptions) -> Result<Arc<Self>, String> {
-        static PROVIDER: Once = Once::new();
-        PROVIDER.call_once(|| {
-            // If another part of the process has already installed a provider, that one is used.
-            let _ = rustls::crypto::ring::default_provider().install_default();
-        });
-        let client = reqwest::Client::builder()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .redirect(reqwest::redirect::Policy::none())
-            .build()
-            .map_err(reason)?;
+        let client = client()?;
         let mut headers = options.headers.clone();
         if let Some(key) = &options.key {
             headers.insert(key.header.clone(), key.value.clone());
