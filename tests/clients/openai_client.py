@@ -11,6 +11,7 @@ takes long enough to cancel its stream halfway.
 import argparse
 import asyncio
 import base64
+import json
 import struct
 import sys
 import time
@@ -107,6 +108,26 @@ class Checks:
         text = "".join(event.choices[0].text for event in events if event.choices)
         if not self.given.no_seed:
             assert text == whole.choices[0].text, (text, whole)
+
+    def batches(self):
+        line = {"custom_id": "one", "method": "POST", "url": "/v1/chat/completions"}
+        line["body"] = {"model": self.given.chat, "messages": QUESTION, **GREEDY}
+        content = json.dumps(line).encode()
+        file = self.client.files.create(file=("lines.jsonl", content), purpose="batch")
+        assert file.bytes == len(content) and file.filename == "lines.jsonl", file
+        assert self.client.files.content(file.id).read() == content
+        batch = self.client.batches.create(
+            input_file_id=file.id, endpoint=line["url"], completion_window="24h"
+        )
+        while batch.status in ("validating", "in_progress", "finalizing"):
+            time.sleep(0.05)
+            batch = self.client.batches.retrieve(batch.id)
+        assert batch.status == "completed" and batch.request_counts.completed == 1, batch
+        answer = json.loads(self.client.files.content(batch.output_file_id).text)
+        assert answer["custom_id"] == "one" and answer["response"]["status_code"] == 200, answer
+        assert batch.id in [listed.id for listed in self.client.batches.list(limit=1)]
+        assert self.client.files.delete(file.id).deleted
+        raised(openai.NotFoundError, lambda: self.client.files.retrieve(file.id))
 
     def responses(self):
         create = self.client.responses.create
@@ -314,7 +335,7 @@ def main():
         names += ["chat_asynchronously", "wrong_field"]
         names += [] if given.no_completions else ["completion"]
         # They are converted to chats, so there are none in direct mode.
-        names += [] if "-direct" in given.base_url else ["responses"]
+        names += [] if "-direct" in given.base_url else ["responses", "batches"]
         names += ["cancelled_stream"] if given.long else []
     if given.embeddings:
         names.append("embeddings")

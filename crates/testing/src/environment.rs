@@ -32,6 +32,8 @@ pub enum EnvironmentPiece {
     Promtool,
     /// The directory of the `openai` Python client.
     OpenAi,
+    /// The directory of LangChain and LiteLLM.
+    Frameworks,
     /// The directory of the `pygls` language client.
     Lsp,
     /// The directory of HTTP clients in Python.
@@ -41,7 +43,8 @@ pub enum EnvironmentPiece {
     /// The Go toolchain, which `tests/setup` does not install: Debian's package takes more than 300
     /// MB.
     Go,
-    /// The directory of npm packages: the `openai` client, the accessibility checker.
+    /// The directory of npm packages: the `openai` client, the AI SDK, the accessibility
+    /// checker.
     OpenAiNode,
     /// The directory of Playwright, which drives browsers.
     Playwright,
@@ -64,6 +67,7 @@ impl EnvironmentPiece {
             Self::Schemathesis => "schemathesis",
             Self::Promtool => "promtool",
             Self::OpenAi => "openai",
+            Self::Frameworks => "frameworks",
             Self::Lsp => "lsp",
             Self::OpenAiNode => "openai-node",
             Self::Playwright => "playwright",
@@ -87,6 +91,7 @@ impl EnvironmentPiece {
             Self::Schemathesis => "PKGTOOL_TEST_SCHEMATHESIS",
             Self::Promtool => "PKGTOOL_TEST_PROMTOOL",
             Self::OpenAi => "PKGTOOL_TEST_OPENAI",
+            Self::Frameworks => "PKGTOOL_TEST_FRAMEWORKS",
             Self::Lsp => "PKGTOOL_TEST_LSP",
             Self::OpenAiNode => "PKGTOOL_TEST_OPENAI_NODE",
             Self::Playwright => "PKGTOOL_TEST_PLAYWRIGHT",

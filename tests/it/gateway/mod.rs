@@ -38,6 +38,7 @@ mod tls;
 mod training;
 mod unread;
 mod visible;
+mod webhooks;
 
 use std::path::PathBuf;
 

@@ -191,7 +191,7 @@ impl Received {
 }
 
 /// Reads a request; `None` at the end of the connection.
-pub(super) fn read_request(reader: &mut impl BufRead) -> Option<Received> {
+pub(crate) fn read_request(reader: &mut impl BufRead) -> Option<Received> {
     let mut line = String::new();
     if reader.read_line(&mut line).unwrap_or(0) == 0 {
         return None;

@@ -13,6 +13,7 @@ pub(crate) mod gateway;
 #[cfg(feature = "run")]
 pub(crate) mod graph;
 #[cfg(feature = "serve")]
+pub(crate) mod hook_server;
 pub(crate) mod http;
 #[cfg(feature = "run")]
 pub(crate) mod inputs;

@@ -98,3 +98,32 @@ fn the_npm_client_finds_all_as_it_expects() {
         gateway.until(|| server.left() == left);
     }
 }
+
+/// Arguments that name the services of [`with_chat`] to other libraries.
+const OTHER_MODELS: [&str; 4] = ["--chat", "local/chat", "--embeddings", "local/chat"];
+
+#[test]
+fn langchain_and_litellm_find_all_as_they_expect() {
+    let test = "langchain_and_litellm_find_all_as_they_expect";
+    let Some(packages) = EnvironmentPiece::Frameworks.or_skip(test) else {
+        return;
+    };
+    let (gateway, _server) = with_chat(Setup::new());
+    let mut command = Command::new("python3");
+    command.arg(script("frameworks.py"));
+    command.env("PYTHONPATH", &packages);
+    run_client(command, &gateway, "/api/adapters/openai/v1", &OTHER_MODELS);
+}
+
+#[test]
+fn the_ai_sdk_finds_all_as_it_expects() {
+    let test = "the_ai_sdk_finds_all_as_it_expects";
+    let Some(modules) = EnvironmentPiece::OpenAiNode.or_skip(test) else {
+        return;
+    };
+    let (gateway, _server) = with_chat(Setup::new());
+    let mut command = Command::new("node");
+    command.arg(script("ai_sdk.mjs"));
+    command.arg("--modules").arg(&modules);
+    run_client(command, &gateway, "/api/adapters/openai/v1", &OTHER_MODELS);
+}
