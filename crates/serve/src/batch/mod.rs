@@ -12,8 +12,8 @@ mod store;
 
 pub(crate) use input::{InputLimits, InputLine, InputLines, LineRequest, check};
 pub use record::{
-    Batch, BatchEndpoint, BatchId, BatchState, FileId, FilePurpose, LineFault, LineOutcome,
-    NewBatch, NewFile, StoredFile,
+    BatchEndpoint, BatchId, BatchState, FilePurpose, LineFault, LineOutcome, NewBatch, NewFile,
+    StoredBatch, StoredFile, StoredFileId,
 };
 pub(crate) use sqlite::SqliteBatches;
 pub use store::{BatchCreation, BatchStore, FileDeletion, FileTotals, ListPage};

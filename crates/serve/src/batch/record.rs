@@ -7,7 +7,7 @@ use crate::database::Timestamp;
 
 /// The number of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FileId(pub i64);
+pub struct StoredFileId(pub i64);
 
 /// The number of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,7 +45,7 @@ pub struct NewFile {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredFile {
     /// Its number.
-    pub id: FileId,
+    pub id: StoredFileId,
     /// Its stored properties.
     pub is: NewFile,
     /// Time of creation.
@@ -94,7 +94,7 @@ pub struct NewBatch {
     /// The operation of its requests.
     pub endpoint: BatchEndpoint,
     /// The file with its requests.
-    pub input: FileId,
+    pub input: StoredFileId,
     /// Notes of its user, as JSON text.
     pub metadata: String,
     /// The time when it ends at the latest.
@@ -103,7 +103,7 @@ pub struct NewBatch {
 
 /// A stored batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Batch {
+pub struct StoredBatch {
     /// Its number.
     pub id: BatchId,
     /// Its stored properties.
@@ -119,9 +119,9 @@ pub struct Batch {
     /// Faults of the input.
     pub faults: Vec<LineFault>,
     /// The file with the answers, if there are any.
-    pub output: Option<FileId>,
+    pub output: Option<StoredFileId>,
     /// The file with the failed requests, if there are any.
-    pub failures: Option<FileId>,
+    pub failures: Option<StoredFileId>,
     /// Time of creation.
     pub created_at: Timestamp,
     /// Time when the first request could run.

@@ -8,8 +8,8 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
 use super::record::{
-    Batch, BatchEndpoint, BatchId, BatchState, FileId, FilePurpose, LineFault, LineOutcome,
-    NewBatch, NewFile, StoredFile,
+    BatchEndpoint, BatchId, BatchState, FilePurpose, LineFault, LineOutcome, NewBatch, NewFile,
+    StoredBatch, StoredFile, StoredFileId,
 };
 use super::store::{BatchCreation, BatchStore, FileDeletion, FileTotals, ListPage};
 use crate::account::AccountId;
@@ -43,7 +43,11 @@ impl BatchStore for SqliteBatches {
         })
     }
 
-    async fn file(&self, account: AccountId, id: FileId) -> DatabaseResult<Option<StoredFile>> {
+    async fn file(
+        &self,
+        account: AccountId,
+        id: StoredFileId,
+    ) -> DatabaseResult<Option<StoredFile>> {
         self.0.read(|connection| find_file(connection, account, id))
     }
 
@@ -85,7 +89,11 @@ impl BatchStore for SqliteBatches {
         })
     }
 
-    async fn delete_file(&self, account: AccountId, id: FileId) -> DatabaseResult<FileDeletion> {
+    async fn delete_file(
+        &self,
+        account: AccountId,
+        id: StoredFileId,
+    ) -> DatabaseResult<FileDeletion> {
         let needed =
             "SELECT id FROM batch INDEXED BY batch_open WHERE ended_at IS NULL AND input = ?1";
         self.0.write(|connection| {
@@ -135,11 +143,15 @@ impl BatchStore for SqliteBatches {
         })
     }
 
-    async fn batch(&self, id: BatchId) -> DatabaseResult<Option<Batch>> {
+    async fn batch(&self, id: BatchId) -> DatabaseResult<Option<StoredBatch>> {
         self.0.read(|connection| find_batch(connection, id))
     }
 
-    async fn batches(&self, account: AccountId, page: ListPage) -> DatabaseResult<Vec<Batch>> {
+    async fn batches(
+        &self,
+        account: AccountId,
+        page: ListPage,
+    ) -> DatabaseResult<Vec<StoredBatch>> {
         let (compares, order) = page.sql();
         let sql = format!(
             "SELECT {BATCH_COLUMNS} FROM batch INDEXED BY batch_of_account
@@ -149,7 +161,7 @@ impl BatchStore for SqliteBatches {
         self.0.rows(&sql, values, batch)
     }
 
-    async fn open_batches(&self) -> DatabaseResult<Vec<Batch>> {
+    async fn open_batches(&self) -> DatabaseResult<Vec<StoredBatch>> {
         let sql = format!(
             "SELECT {BATCH_COLUMNS} FROM batch INDEXED BY batch_open
             WHERE ended_at IS NULL ORDER BY id"
@@ -181,7 +193,7 @@ impl BatchStore for SqliteBatches {
             .map(drop)
     }
 
-    async fn cancel(&self, id: BatchId, now: Timestamp) -> DatabaseResult<Option<Batch>> {
+    async fn cancel(&self, id: BatchId, now: Timestamp) -> DatabaseResult<Option<StoredBatch>> {
         let sql = "UPDATE batch SET state = ?2, canceling_at = ?3
             WHERE id = ?1 AND state IN (?4, ?5)";
         let (first, second) = (BatchState::Validating.name(), BatchState::InProgress.name());
@@ -340,7 +352,11 @@ fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     Ok(u64::try_from(number).unwrap_or(0))
 }
 
-fn insert(connection: &Connection, new: &NewFile, now: Timestamp) -> rusqlite::Result<FileId> {
+fn insert(
+    connection: &Connection,
+    new: &NewFile,
+    now: Timestamp,
+) -> rusqlite::Result<StoredFileId> {
     let sql =
         "INSERT INTO file (account, name, purpose, blob, size, sha256, created_at, expires_at)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) RETURNING id";
@@ -354,13 +370,13 @@ fn insert(connection: &Connection, new: &NewFile, now: Timestamp) -> rusqlite::R
         now.0,
         new.expires_at.0
     ];
-    connection.query_row(sql, values, |row| row.get(0).map(FileId))
+    connection.query_row(sql, values, |row| row.get(0).map(StoredFileId))
 }
 
 fn find_file(
     connection: &Connection,
     account: AccountId,
-    id: FileId,
+    id: StoredFileId,
 ) -> rusqlite::Result<Option<StoredFile>> {
     let sql = format!("SELECT {FILE_COLUMNS} FROM file WHERE id = ?1 AND account = ?2");
     connection
@@ -368,7 +384,7 @@ fn find_file(
         .optional()
 }
 
-fn find_batch(connection: &Connection, id: BatchId) -> rusqlite::Result<Option<Batch>> {
+fn find_batch(connection: &Connection, id: BatchId) -> rusqlite::Result<Option<StoredBatch>> {
     let sql = format!("SELECT {BATCH_COLUMNS} FROM batch WHERE id = ?1");
     connection.query_row(&sql, [id.0], batch).optional()
 }
@@ -384,7 +400,7 @@ fn named<T>(row: &Row<'_>, column: usize, read: fn(&str) -> Option<T>) -> rusqli
 
 fn stored_file(row: &Row<'_>) -> rusqlite::Result<StoredFile> {
     Ok(StoredFile {
-        id: FileId(row.get(0)?),
+        id: StoredFileId(row.get(0)?),
         is: NewFile {
             account: AccountId(row.get(1)?),
             name: row.get(2)?,
@@ -398,18 +414,18 @@ fn stored_file(row: &Row<'_>) -> rusqlite::Result<StoredFile> {
     })
 }
 
-fn batch(row: &Row<'_>) -> rusqlite::Result<Batch> {
+fn batch(row: &Row<'_>) -> rusqlite::Result<StoredBatch> {
     let time = |column: usize| -> rusqlite::Result<Option<Timestamp>> {
         Ok(row.get::<_, Option<i64>>(column)?.map(Timestamp))
     };
     let faults: Option<String> = row.get(9)?;
     let faults = faults.and_then(|faults| serde_json::from_str(&faults).ok());
-    Ok(Batch {
+    Ok(StoredBatch {
         id: BatchId(row.get(0)?),
         is: NewBatch {
             account: AccountId(row.get(1)?),
             endpoint: named(row, 2, BatchEndpoint::from_path)?,
-            input: FileId(row.get(3)?),
+            input: StoredFileId(row.get(3)?),
             metadata: row.get(4)?,
             expires_at: Timestamp(row.get(17)?),
         },
@@ -418,8 +434,8 @@ fn batch(row: &Row<'_>) -> rusqlite::Result<Batch> {
         completed: number(row, 7)?,
         failed: number(row, 8)?,
         faults: faults.unwrap_or_default(),
-        output: row.get::<_, Option<i64>>(10)?.map(FileId),
-        failures: row.get::<_, Option<i64>>(11)?.map(FileId),
+        output: row.get::<_, Option<i64>>(10)?.map(StoredFileId),
+        failures: row.get::<_, Option<i64>>(11)?.map(StoredFileId),
         created_at: Timestamp(row.get(12)?),
         began_at: time(13)?,
         canceling_at: time(14)?,

@@ -1,8 +1,8 @@
 //! The interface of batch stores, independent of the database behind it.
 
 use super::record::{
-    Batch, BatchId, BatchState, FileId, FilePurpose, LineFault, LineOutcome, NewBatch, NewFile,
-    StoredFile,
+    BatchId, BatchState, FilePurpose, LineFault, LineOutcome, NewBatch, NewFile, StoredBatch,
+    StoredFile, StoredFileId,
 };
 use crate::account::AccountId;
 use crate::database::{DatabaseResult, Timestamp};
@@ -11,7 +11,7 @@ use crate::database::{DatabaseResult, Timestamp};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BatchCreation {
     /// The batch was stored.
-    Done(Box<Batch>),
+    Done(Box<StoredBatch>),
     /// The account has no such file.
     NoInput,
     /// The account has reached its limit of open batches.
@@ -57,7 +57,11 @@ pub trait BatchStore: Send + Sync {
     async fn create_file(&self, new: NewFile, now: Timestamp) -> DatabaseResult<StoredFile>;
 
     /// Returns a file of an account.
-    async fn file(&self, account: AccountId, id: FileId) -> DatabaseResult<Option<StoredFile>>;
+    async fn file(
+        &self,
+        account: AccountId,
+        id: StoredFileId,
+    ) -> DatabaseResult<Option<StoredFile>>;
 
     /// Lists an account's files, optionally of one purpose.
     async fn files(
@@ -74,7 +78,11 @@ pub trait BatchStore: Send + Sync {
     async fn totals(&self, account: AccountId) -> DatabaseResult<FileTotals>;
 
     /// Deletes a file of an account. The caller deletes its content.
-    async fn delete_file(&self, account: AccountId, id: FileId) -> DatabaseResult<FileDeletion>;
+    async fn delete_file(
+        &self,
+        account: AccountId,
+        id: StoredFileId,
+    ) -> DatabaseResult<FileDeletion>;
 
     /// Stores a batch, if the account has its input and fewer than `most_open` open batches.
     async fn create_batch(
@@ -85,13 +93,14 @@ pub trait BatchStore: Send + Sync {
     ) -> DatabaseResult<BatchCreation>;
 
     /// Returns a batch.
-    async fn batch(&self, id: BatchId) -> DatabaseResult<Option<Batch>>;
+    async fn batch(&self, id: BatchId) -> DatabaseResult<Option<StoredBatch>>;
 
     /// Lists an account's batches.
-    async fn batches(&self, account: AccountId, page: ListPage) -> DatabaseResult<Vec<Batch>>;
+    async fn batches(&self, account: AccountId, page: ListPage)
+    -> DatabaseResult<Vec<StoredBatch>>;
 
     /// Lists the open batches of all accounts, oldest first.
-    async fn open_batches(&self) -> DatabaseResult<Vec<Batch>>;
+    async fn open_batches(&self) -> DatabaseResult<Vec<StoredBatch>>;
 
     /// Stores that the input of a batch is valid and has `lines` requests.
     async fn begin(&self, id: BatchId, lines: u64, now: Timestamp) -> DatabaseResult<()>;
@@ -106,7 +115,7 @@ pub trait BatchStore: Send + Sync {
 
     /// Cancels a batch whose requests are not all answered; others stay as they are. Returns the
     /// batch.
-    async fn cancel(&self, id: BatchId, now: Timestamp) -> DatabaseResult<Option<Batch>>;
+    async fn cancel(&self, id: BatchId, now: Timestamp) -> DatabaseResult<Option<StoredBatch>>;
 
     /// Stores that all requests of a batch are answered.
     async fn finalize(&self, id: BatchId, now: Timestamp) -> DatabaseResult<()>;

@@ -12,7 +12,7 @@ use super::super::Gateway;
 use super::super::error::GatewayError;
 use super::super::observe::RequestFacts;
 use super::super::routes::{AdmittedRequest, answer_batch_request};
-use crate::batch::{Batch, BatchId, LineOutcome, LineRequest};
+use crate::batch::{BatchId, LineOutcome, LineRequest, StoredBatch};
 use crate::service::meter::{AnswerOutcome, ServiceOperation};
 
 /// First and longest pause before a request runs again that a limit had rejected.
@@ -27,7 +27,7 @@ pub(super) fn request_id(batch: BatchId, line: u64) -> String {
 /// Runs a request until it has an outcome. Limits and a stopped service only delay it.
 pub(super) async fn run(
     gateway: &Arc<Gateway>,
-    batch: &Batch,
+    batch: &StoredBatch,
     (line, text): (u64, Vec<u8>),
 ) -> LineOutcome {
     let id = request_id(batch.id, line);
@@ -83,7 +83,7 @@ fn is_passing(status: StatusCode) -> bool {
 /// Asks the service once.
 async fn ask(
     gateway: &Arc<Gateway>,
-    batch: &Batch,
+    batch: &StoredBatch,
     (id, body): (&str, &str),
 ) -> Result<Response, GatewayError> {
     gateway.engines.quiet().await;

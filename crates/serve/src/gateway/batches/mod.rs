@@ -19,7 +19,7 @@ use tokio::task::{Id, JoinHandle, JoinSet};
 use super::Gateway;
 use super::error::GatewayError;
 use crate::account::AccountId;
-use crate::batch::{Batch, BatchId, BatchState};
+use crate::batch::{BatchId, BatchState, StoredBatch};
 use crate::database::Timestamp;
 use run::BatchJob;
 
@@ -173,10 +173,10 @@ impl BatchScheduler {
 }
 
 /// Brings a batch into its next state.
-async fn advance(job: BatchJob, batch: Batch) {
+async fn advance(job: BatchJob, batch: StoredBatch) {
     let id = batch.id.0;
     let advanced = match batch.state {
-        BatchState::Validating => input::validate(&job, &batch).await,
+        BatchState::Validating => input::validate(&job.gateway, &batch).await,
         BatchState::InProgress => run::run(&job, &batch).await,
         BatchState::Finalizing => output::end(&job.gateway, &batch, BatchState::Completed).await,
         BatchState::Canceling => output::end(&job.gateway, &batch, BatchState::Canceled).await,
@@ -206,4 +206,4 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
 }
 
 /// Result of a step of a batch. An error is one of the storage.
-type StepResult = Result<(), GatewayError>;
+type AdvanceResult = Result<(), GatewayError>;

@@ -10,8 +10,8 @@ use serde_json::value::RawValue;
 use super::super::Gateway;
 use super::super::error::GatewayError;
 use super::line::request_id;
-use super::{StepResult, run};
-use crate::batch::{Batch, BatchId, BatchState, FilePurpose, LineOutcome, NewFile};
+use super::{AdvanceResult, input};
+use crate::batch::{BatchId, BatchState, FilePurpose, LineOutcome, NewFile, StoredBatch};
 use crate::database::Timestamp;
 use crate::task::{Blobs, FileKind, StoredContent, Upload};
 
@@ -42,7 +42,11 @@ struct OutputFile<'g> {
 }
 
 /// Writes the files of a batch, and stores its last state with them.
-pub(super) async fn end(gateway: &Gateway, batch: &Batch, state: BatchState) -> StepResult {
+pub(super) async fn end(
+    gateway: &Gateway,
+    batch: &StoredBatch,
+    state: BatchState,
+) -> AdvanceResult {
     let [mut answers, mut failures] = [(); 2].map(|()| OutputFile {
         gateway,
         upload: None,
@@ -63,7 +67,7 @@ pub(super) async fn end(gateway: &Gateway, batch: &Batch, state: BatchState) -> 
         }
     }
     if state != BatchState::Completed {
-        let mut left = run::unanswered(gateway, batch).await?;
+        let mut left = input::unanswered(gateway, batch).await?;
         while let Some(request) = left.recv().await {
             let (line, custom_id) = request.map_err(|error| GatewayError::unchecked(&error))?;
             failures
@@ -123,7 +127,7 @@ fn unanswered((batch, line): (BatchId, u64), custom_id: &str, state: BatchState)
 }
 
 impl OutputFile<'_> {
-    async fn add(&mut self, line: &OutputLine<'_>) -> StepResult {
+    async fn add(&mut self, line: &OutputLine<'_>) -> AdvanceResult {
         let mut piece = std::mem::take(&mut self.piece).writer();
         let written = serde_json::to_writer(&mut piece, line);
         written.map_err(|error| GatewayError::unchecked(&error))?;
@@ -136,7 +140,7 @@ impl OutputFile<'_> {
         Ok(())
     }
 
-    async fn write(&mut self, piece: Bytes) -> StepResult {
+    async fn write(&mut self, piece: Bytes) -> AdvanceResult {
         let (_, upload) = match &mut self.upload {
             Some(upload) => upload,
             none => {
@@ -150,7 +154,11 @@ impl OutputFile<'_> {
     }
 
     /// Finishes the file; `None` if it has no lines.
-    async fn finish(mut self, batch: &Batch, kind: &str) -> Result<Option<NewFile>, GatewayError> {
+    async fn finish(
+        mut self,
+        batch: &StoredBatch,
+        kind: &str,
+    ) -> Result<Option<NewFile>, GatewayError> {
         if !self.piece.is_empty() {
             let piece = self.piece.split().freeze();
             self.write(piece).await?;

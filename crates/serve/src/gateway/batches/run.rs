@@ -3,21 +3,18 @@
 //! Invariant: a request whose outcome is stored does not run again. Outcomes that wait to be stored
 //! have a limited size.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 
 use super::super::Gateway;
 use super::super::error::GatewayError;
-use super::{StepResult, input, line, output, stopped};
-use crate::batch::{Batch, BatchId, BatchState, InputLine, InputLines, LineOutcome, LineRequest};
+use super::input::UnansweredRequest;
+use super::{AdvanceResult, input, line, output, stopped};
+use crate::batch::{BatchId, BatchState, LineOutcome, StoredBatch};
 use crate::database::Timestamp;
-
-/// Number of lines that are read ahead.
-const LINES_AHEAD: usize = 4;
 
 /// Outcomes of this time are stored together, so that other writers seldom wait for a batch.
 const STORE_INTERVAL: Duration = Duration::from_millis(200);
@@ -42,9 +39,6 @@ pub(super) struct BatchJob {
     pub(super) stop: watch::Receiver<bool>,
 }
 
-/// A request to run.
-type InputRequest = (u64, Vec<u8>);
-
 /// An outcome with its share of the memory for outcomes.
 type HeldOutcome = (LineOutcome, OwnedSemaphorePermit);
 
@@ -58,10 +52,10 @@ enum RunEnd {
 }
 
 /// Runs the requests of a batch that have no outcome yet, and ends the batch.
-pub(super) async fn run(job: &BatchJob, batch: &Batch) -> StepResult {
+pub(super) async fn run(job: &BatchJob, batch: &StoredBatch) -> AdvanceResult {
     let gateway = &job.gateway;
     let answered = gateway.batches.answered_lines(batch.id).await?;
-    let requests = requests(gateway, batch, answered.into_iter().collect()).await?;
+    let requests = input::requests(gateway, batch, answered.into_iter().collect()).await?;
     let (sender, outcomes) = mpsc::channel(MAX_STORED_TOGETHER);
     let storing = tokio::spawn(store(Arc::clone(gateway), batch.id, outcomes));
     let end = run_all(job, batch, requests, sender).await;
@@ -83,8 +77,8 @@ pub(super) async fn run(job: &BatchJob, batch: &Batch) -> StepResult {
 
 async fn run_all(
     job: &BatchJob,
-    batch: &Batch,
-    mut requests: mpsc::Receiver<Result<InputRequest, String>>,
+    batch: &StoredBatch,
+    mut requests: mpsc::Receiver<Result<UnansweredRequest, String>>,
     outcomes: mpsc::Sender<HeldOutcome>,
 ) -> Result<RunEnd, GatewayError> {
     let gateway = &job.gateway;
@@ -168,56 +162,4 @@ async fn store(gateway: Arc<Gateway>, id: BatchId, mut outcomes: mpsc::Receiver<
         }
         drop(held);
     }
-}
-
-/// Reads the requests of a batch that have no outcome, on a thread of their own.
-async fn requests(
-    gateway: &Gateway,
-    batch: &Batch,
-    answered: HashSet<u64>,
-) -> Result<mpsc::Receiver<Result<InputRequest, String>>, GatewayError> {
-    let input = input::open(gateway, batch).await?;
-    let limits = input::limits(gateway);
-    let (sender, receiver) = mpsc::channel(LINES_AHEAD);
-    let _reading: JoinHandle<()> = tokio::task::spawn_blocking(move || {
-        for line in InputLines::new(input, limits) {
-            let request = match line {
-                Err(error) => Err(format!("the input cannot be read: {error}")),
-                Ok((number, _)) if answered.contains(&number) => continue,
-                Ok((number, InputLine::Text(text))) => Ok((number, text)),
-                // The limit was lowered since the check.
-                Ok((number, InputLine::TooLong)) => Ok((number, Vec::new())),
-            };
-            if sender.blocking_send(request).is_err() {
-                return;
-            }
-        }
-    });
-    Ok(receiver)
-}
-
-/// Returns the user's name of each request that has no outcome.
-pub(super) async fn unanswered(
-    gateway: &Gateway,
-    batch: &Batch,
-) -> Result<mpsc::Receiver<Result<(u64, String), String>>, GatewayError> {
-    let answered = gateway.batches.answered_lines(batch.id).await?;
-    let mut requests = requests(gateway, batch, answered.into_iter().collect()).await?;
-    let endpoint = batch.is.endpoint;
-    let (sender, receiver) = mpsc::channel(LINES_AHEAD);
-    tokio::spawn(async move {
-        while let Some(request) = requests.recv().await {
-            let named = request.map(|(number, text)| {
-                let request = LineRequest::read(&text, endpoint);
-                (
-                    number,
-                    request.map_or_else(|_| String::new(), |it| it.custom_id),
-                )
-            });
-            if sender.send(named).await.is_err() {
-                return;
-            }
-        }
-    });
-    Ok(receiver)
 }

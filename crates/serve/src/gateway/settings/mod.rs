@@ -36,7 +36,7 @@ use pkgtool_base::source::redact::{redact, redact_quoted};
 use pkgtool_engine::OrtOption;
 use pkgtool_engine::runtime::process::sandbox::SandboxMode;
 pub use proxy::{Addresses, Proxy};
-pub use sources::Sources;
+pub use sources::{Publisher, Sources};
 pub use webhooks::Webhook;
 
 /// Name of the first account, which always exists.
@@ -209,16 +209,6 @@ pub struct Tls {
     pub certificate: PathBuf,
     /// File with the certificate's private key (PEM).
     pub key: PathBuf,
-}
-
-/// Packages of an account.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Publisher {
-    /// Name of the account.
-    pub account: String,
-    /// Directories of its packages, or addresses.
-    pub packages: Vec<PathBuf>,
 }
 
 /// The settings are invalid or unreadable.

@@ -1,4 +1,6 @@
-//! Settings for packages that are fetched from servers.
+//! Settings for packages of servers and of other accounts.
+
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -10,4 +12,14 @@ pub struct Sources {
     pub backends: Vec<String>,
     /// Fetch only variants of these precisions; empty: all.
     pub precisions: Vec<String>,
+}
+
+/// Packages of an account.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Publisher {
+    /// Name of the account.
+    pub account: String,
+    /// Directories of its packages, or addresses.
+    pub packages: Vec<PathBuf>,
 }

@@ -17,10 +17,10 @@ use super::super::super::extract::{InPath, InQuery, digits};
 use super::super::operation::{BodySchema, RouteOperation};
 use super::super::path::Routes;
 use super::call::{self, AdmittedRequest};
-use super::files::{file_id, page, read_file_id, seconds};
+use super::listed::{batch_id, file_id, page, read_batch_id, read_file_id, seconds};
 use super::responses;
-use crate::account::{AccountId, Permission, number};
-use crate::batch::{Batch, BatchCreation, BatchEndpoint, BatchId, LineFault, NewBatch};
+use crate::account::{AccountId, Permission};
+use crate::batch::{BatchCreation, BatchEndpoint, LineFault, NewBatch, StoredBatch};
 use crate::database::Timestamp;
 use crate::service::{AdapterCall, AdapterMethod, AdapterMode, Refusal};
 use pkgtool_text::chat::{RequestLimits, read_json};
@@ -176,8 +176,8 @@ impl From<LineFault> for BatchFault {
     }
 }
 
-impl From<Batch> for BatchData {
-    fn from(batch: Batch) -> Self {
+impl From<StoredBatch> for BatchData {
+    fn from(batch: StoredBatch) -> Self {
         use crate::batch::BatchState::{Canceled, Completed, Expired, Failed};
         let ended_as = |state| {
             let ended = batch.ended_at.filter(|_| batch.state == state);
@@ -214,11 +214,6 @@ impl From<Batch> for BatchData {
             metadata: serde_json::from_str(&batch.is.metadata).unwrap_or_default(),
         }
     }
-}
-
-/// Returns the id of a batch in the API.
-pub(super) fn batch_id(id: BatchId) -> String {
-    format!("batch_{}", id.0)
 }
 
 /// Answers a request of a batch, in the same way as a single request of its endpoint.
@@ -340,15 +335,8 @@ async fn cancel(
     Ok(Json(canceled.into()))
 }
 
-fn read_batch_id(text: &str) -> Result<BatchId, GatewayError> {
-    let number = text.strip_prefix("batch_").and_then(number);
-    number
-        .map(BatchId)
-        .ok_or_else(|| GatewayError::no_entity("batch", text))
-}
-
 /// Finds an account's batch by its id.
-async fn find(gateway: &Gateway, own: AccountId, id: &str) -> Result<Batch, GatewayError> {
+async fn find(gateway: &Gateway, own: AccountId, id: &str) -> Result<StoredBatch, GatewayError> {
     let found = gateway.batches.batch(read_batch_id(id)?).await?;
     let found = found.filter(|found| found.is.account == own);
     found.ok_or_else(|| GatewayError::no_entity("batch", id))

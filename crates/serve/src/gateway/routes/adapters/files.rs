@@ -21,8 +21,9 @@ use super::super::super::extract::{InPath, InQuery, digits};
 use super::super::super::file_form::{boundary, disposition, form_of, malformed, plain_name};
 use super::super::operation::{BodySchema, RouteOperation};
 use super::super::path::Routes;
+use super::listed::{batch_id, file_id, page, read_file_id, seconds};
 use crate::account::{AccountId, Permission, number};
-use crate::batch::{FileDeletion, FileId, FilePurpose, ListPage, NewFile, StoredFile};
+use crate::batch::{FileDeletion, FilePurpose, NewFile, StoredFile};
 use crate::database::Timestamp;
 use crate::task::{Blobs, FileKind, StoredContent, Upload};
 
@@ -31,10 +32,6 @@ const MAX_FORM_OVERHEAD_BYTES: u64 = 64 << 10;
 
 /// Maximum length of a form's short parts, in bytes.
 const MAX_PART_BYTES: usize = 1024;
-
-/// Default and maximum number of entries of a list.
-const DEFAULT_ENTRIES: usize = 20;
-const MAX_ENTRIES: usize = 10_000;
 
 /// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
@@ -166,44 +163,6 @@ impl From<StoredFile> for FileData {
             filename: file.is.name,
             purpose: file.is.purpose.name(),
             status: "processed",
-        }
-    }
-}
-
-/// Returns the id of a file in the API.
-pub(super) fn file_id(id: FileId) -> String {
-    format!("file-{}", id.0)
-}
-
-/// Parses the id of a file.
-pub(super) fn read_file_id(text: &str) -> Result<FileId, GatewayError> {
-    let number = text.strip_prefix("file-").and_then(number);
-    number
-        .map(FileId)
-        .ok_or_else(|| GatewayError::no_entity("file", text))
-}
-
-/// Returns a time in seconds.
-pub(super) fn seconds(time: Timestamp) -> i64 {
-    time.0.div_euclid(1000)
-}
-
-/// Returns the part of a list that a request wants.
-pub(super) fn page(
-    after: Option<i64>,
-    limit: Option<i64>,
-    ascending: bool,
-) -> Result<ListPage, GatewayError> {
-    let most = limit.map_or(Ok(DEFAULT_ENTRIES), usize::try_from);
-    match most {
-        Ok(most) if (1..=MAX_ENTRIES).contains(&most) => Ok(ListPage {
-            after,
-            most: most + 1,
-            ascending,
-        }),
-        _ => {
-            let message = format!("expected 1 to {MAX_ENTRIES}");
-            Err(GatewayError::bad_request(message).with("place", "limit"))
         }
     }
 }
@@ -409,7 +368,7 @@ async fn delete(
         }
         FileDeletion::Unknown => Err(GatewayError::no_entity("file", &id)),
         FileDeletion::Needed(batch) => {
-            let batch = super::batches::batch_id(batch);
+            let batch = batch_id(batch);
             let message = format!(
                 "the batch {batch} needs the file; wait for its end or cancel it (POST batches/{batch}/cancel)"
             );

@@ -12,6 +12,7 @@ mod events;
 mod failed;
 mod files;
 mod images;
+mod listed;
 mod media;
 mod models;
 mod relay;

@@ -1,0 +1,61 @@
+//! Ids, times and parts of lists, for files and batches.
+
+use super::super::super::error::GatewayError;
+use crate::account::number;
+use crate::batch::{BatchId, ListPage, StoredFileId};
+use crate::database::Timestamp;
+
+/// Default and maximum number of entries of a list.
+const DEFAULT_ENTRIES: usize = 20;
+const MAX_ENTRIES: usize = 10_000;
+
+/// Returns the id of a file in the API.
+pub(super) fn file_id(id: StoredFileId) -> String {
+    format!("file-{}", id.0)
+}
+
+/// Parses the id of a file.
+pub(super) fn read_file_id(text: &str) -> Result<StoredFileId, GatewayError> {
+    let number = text.strip_prefix("file-").and_then(number);
+    number
+        .map(StoredFileId)
+        .ok_or_else(|| GatewayError::no_entity("file", text))
+}
+
+/// Returns a time in seconds.
+pub(super) fn seconds(time: Timestamp) -> i64 {
+    time.0.div_euclid(1000)
+}
+
+/// Returns the part of a list that a request wants.
+pub(super) fn page(
+    after: Option<i64>,
+    limit: Option<i64>,
+    ascending: bool,
+) -> Result<ListPage, GatewayError> {
+    let most = limit.map_or(Ok(DEFAULT_ENTRIES), usize::try_from);
+    match most {
+        Ok(most) if (1..=MAX_ENTRIES).contains(&most) => Ok(ListPage {
+            after,
+            most: most + 1,
+            ascending,
+        }),
+        _ => {
+            let message = format!("expected 1 to {MAX_ENTRIES}");
+            Err(GatewayError::bad_request(message).with("place", "limit"))
+        }
+    }
+}
+
+/// Returns the id of a batch in the API.
+pub(super) fn batch_id(id: BatchId) -> String {
+    format!("batch_{}", id.0)
+}
+
+/// Parses the id of a batch.
+pub(super) fn read_batch_id(text: &str) -> Result<BatchId, GatewayError> {
+    let number = text.strip_prefix("batch_").and_then(number);
+    number
+        .map(BatchId)
+        .ok_or_else(|| GatewayError::no_entity("batch", text))
+}
