@@ -32,7 +32,7 @@ pub enum EnvironmentPiece {
     Promtool,
     /// The directory of the `openai` Python client.
     OpenAi,
-    /// The directory of LangChain and LiteLLM.
+    /// The directory of libraries that use chat services.
     Frameworks,
     /// The directory of the `pygls` language client.
     Lsp,

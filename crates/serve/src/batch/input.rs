@@ -225,7 +225,10 @@ mod tests {
         format!(r#"{{"custom_id":"{id}","method":"POST","url":"/v1/embeddings","body":{body}}}"#)
     }
 
-    fn checked(input: &str) -> Result<u64, Vec<(String, Option<u64>, Option<String>)>> {
+    /// Code, line and field of a fault.
+    type ShortFault = (String, Option<u64>, Option<String>);
+
+    fn checked(input: &str) -> Result<u64, Vec<ShortFault>> {
         let checked = check(input.as_bytes(), BatchEndpoint::Embeddings, LIMITS);
         let checked = checked.expect("a text can be read");
         let short = |it: LineFault| (it.code, it.line, it.param);

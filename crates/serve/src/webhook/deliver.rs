@@ -1,6 +1,6 @@
 //! Sends events to webhooks, with pauses that grow after each failure.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -29,7 +29,7 @@ const PAUSES_S: [u64; 10] = [5, 30, 120, 600, 1800, 3600, 7200, 14_400, 28_800, 
 #[derive(Debug)]
 pub struct Webhooks {
     stop: watch::Sender<bool>,
-    workers: Mutex<JoinSet<()>>,
+    workers: JoinSet<()>,
 }
 
 /// Sends the events of one webhook.
@@ -60,18 +60,13 @@ impl Webhooks {
             }
             workers.spawn(assign(store, webhooks, stopped));
         }
-        Ok(Self {
-            stop,
-            workers: Mutex::new(workers),
-        })
+        Ok(Self { stop, workers })
     }
 
     /// Stops. What was not sent is sent after the next start.
-    pub async fn stop(&self) {
+    pub async fn stop(mut self) {
         self.stop.send_replace(true);
-        let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut workers = std::mem::take(&mut *workers);
-        while workers.join_next().await.is_some() {}
+        while self.workers.join_next().await.is_some() {}
     }
 }
 

@@ -87,22 +87,24 @@ pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
 }
 
 /// Lets all other processes go first: this one gets the processor time that they leave. Threads
-/// that exist already are not affected.
-#[cfg(unix)]
+/// that exist already are not affected. A system that refuses it shares its time equally.
+#[cfg(target_os = "linux")]
 fn give_way() {
-    // The lowest priority that needs no permission. A system that refuses it shares its time equally.
+    use thread_priority::ThreadPriority;
+    use thread_priority::unix::{
+        NormalThreadSchedulePolicy, ThreadSchedulePolicy, set_thread_priority_and_policy,
+        thread_native_id,
+    };
+    // A thread of another process takes a processor from this one at once. A low priority alone
+    // would make it wait sometimes.
+    let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
+    let _ = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, idle);
+}
+
+#[cfg(all(unix, not(target_os = "linux")))]
+fn give_way() {
+    // The lowest priority that needs no permission.
     let _ = rustix::process::setpriority_process(None, 19);
-    #[cfg(target_os = "linux")]
-    {
-        use thread_priority::ThreadPriority;
-        use thread_priority::unix::{
-            NormalThreadSchedulePolicy, ThreadSchedulePolicy, set_thread_priority_and_policy,
-            thread_native_id,
-        };
-        // A thread of another process takes a processor from this one at once.
-        let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
-        let _ = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, idle);
-    }
 }
 
 #[cfg(not(unix))]

@@ -372,13 +372,7 @@ impl GatewaySettings {
             (0.0..1e9).contains(&records),
             "it must be 0 (until they are deleted) or more",
         )?;
-        let inline = self.tasks.inline_bytes;
-        require(
-            "tasks.inline_bytes",
-            inline,
-            inline <= MAX_INLINE_BYTES,
-            "it must be at most 1048576: longer contents are stored in files",
-        )?;
+        self.tasks.check()?;
         let grace = self.timeouts.grace_s;
         require(
             "timeouts.grace_s",
@@ -507,6 +501,16 @@ fn require(
 }
 
 impl Tasks {
+    fn check(&self) -> Result<(), SettingsError> {
+        let inline = self.inline_bytes;
+        require(
+            "tasks.inline_bytes",
+            inline,
+            inline <= MAX_INLINE_BYTES,
+            "it must be at most 1048576: longer contents are stored in files",
+        )
+    }
+
     /// Returns the maximum number of running tasks of all accounts.
     pub fn running(&self) -> u32 {
         let running = match self.running {

@@ -6,6 +6,10 @@ use pkgtool_base::package::Backend;
 use pkgtool_engine::Carrying;
 use pkgtool_engine::tensor::{Signature, Tensor};
 
+/// Estimated memory of a session beyond its weights, in bytes: the process, the engine's code and
+/// small tensors.
+const SESSION_OVERHEAD_BYTES: u64 = 32 << 20;
+
 /// The model that an endpoint's sessions load.
 #[derive(Debug, Clone)]
 pub struct EndpointModel {
@@ -26,6 +30,15 @@ pub struct EndpointModel {
     pub carrying: Carrying,
     /// Valid inputs for a first run, if known; otherwise a trial uses zeros.
     pub first: Vec<Tensor>,
+}
+
+impl EndpointModel {
+    /// Estimates the memory of a session that has not run yet, in bytes.
+    pub(super) fn estimated_bytes(&self) -> u64 {
+        let weights = self.weight_bytes;
+        let with_copies = weights.saturating_add(weights / 10 * 3);
+        with_copies.saturating_add(SESSION_OVERHEAD_BYTES)
+    }
 }
 
 /// A loaded session, for metrics.

@@ -28,10 +28,6 @@ use pkgtool_engine::runtime::process::sandbox::Sandbox;
 use pkgtool_engine::tensor::Tensor;
 use pkgtool_engine::{ByteSums, RunStart};
 
-/// Estimated memory of a session beyond its weights, in bytes: the process, the engine's code and
-/// small tensors.
-const SESSION_OVERHEAD_BYTES: u64 = 32 << 20;
-
 /// Grace period before an abandoned run is cancelled.
 const ABANDONED_RUN_GRACE: Duration = Duration::from_millis(250);
 
@@ -179,7 +175,10 @@ impl SharedEndpoint {
         let rows_limit = batch::rows_limit(&model.signature);
         let shares = settings.batch_max_size > 1 && model.carrying.is_empty();
         let rows_limit = rows_limit.filter(|_| shares);
-        let too_large = ledger.check(estimate(&model)).err().map(too_large_error);
+        let too_large = ledger
+            .check(model.estimated_bytes())
+            .err()
+            .map(too_large_error);
         let state = EndpointState {
             queue: FairQueue::default(),
             phase: Phase::Open,
@@ -415,7 +414,9 @@ impl SharedEndpoint {
 
     /// Returns the bytes to reserve for a session.
     pub(super) fn need(&self, state: &EndpointState) -> u64 {
-        let need = state.measured.unwrap_or_else(|| estimate(&self.model));
+        let need = state
+            .measured
+            .unwrap_or_else(|| self.model.estimated_bytes());
         // A session that has run fits the budget, even if one request temporarily enlarged it.
         need.min(self.ledger.budget())
     }
@@ -586,13 +587,6 @@ impl Drop for Ticket<'_> {
             self.shared.give_up(self.id, self.caller);
         }
     }
-}
-
-/// Estimates the memory of a session that has not run yet, in bytes.
-fn estimate(model: &EndpointModel) -> u64 {
-    let weights = model.weight_bytes;
-    let with_copies = weights.saturating_add(weights / 10 * 3);
-    with_copies.saturating_add(SESSION_OVERHEAD_BYTES)
 }
 
 /// Returns the error of a model that exceeds the memory budget.

@@ -36,7 +36,7 @@ const MAX_METADATA_VALUE: usize = 512;
 
 /// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
-    let id = |operation: RouteOperation| operation.named::<String>("id", "The batch's id");
+    let id = |operation: RouteOperation| operation.named::<String>("batch", "The batch's id");
     let operations = [
         RouteOperation::post("/batches", "createBatch", create)
             .about("Run the requests of a file when nothing else runs.")
@@ -48,12 +48,12 @@ pub(super) fn routes() -> Routes {
             .with::<BatchParameters>()
             .answers("Batches", BodySchema::of::<BatchList>())
             .fails("The batches could not be read"),
-        id(RouteOperation::get("/batches/{id}", "readBatch", read))
+        id(RouteOperation::get("/batches/{batch}", "readBatch", read))
             .about("Read a batch.")
             .answers("The batch", BodySchema::of::<BatchData>())
             .fails("The batch could not be read"),
         id(RouteOperation::post(
-            "/batches/{id}/cancel",
+            "/batches/{batch}/cancel",
             "cancelBatch",
             cancel,
         ))

@@ -35,7 +35,7 @@ const MAX_PART_BYTES: usize = 1024;
 
 /// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
-    let id = |operation: RouteOperation| operation.named::<String>("id", "The file's id");
+    let id = |operation: RouteOperation| operation.named::<String>("file", "The file's id");
     let form = BodySchema::of::<FileForm>();
     let operations = [
         RouteOperation::post("/files", "uploadFile", upload)
@@ -48,17 +48,21 @@ pub(super) fn routes() -> Routes {
             .with::<FileParameters>()
             .answers("Files", BodySchema::of::<FileList>())
             .fails("The files could not be read"),
-        id(RouteOperation::get("/files/{id}", "readFile", read))
+        id(RouteOperation::get("/files/{file}", "readFile", read))
             .about("Read a file's properties.")
             .answers("The file", BodySchema::of::<FileData>())
             .fails("The file could not be read"),
-        id(RouteOperation::delete("/files/{id}", "deleteFile", delete))
-            .about("Delete a file.")
-            .answers("The file is deleted", BodySchema::plain::<Value>())
-            .refuses("The request was refused: 409 while a batch needs the file")
-            .breaks("The file could not be deleted"),
+        id(RouteOperation::delete(
+            "/files/{file}",
+            "deleteFile",
+            delete,
+        ))
+        .about("Delete a file.")
+        .answers("The file is deleted", BodySchema::plain::<Value>())
+        .refuses("The request was refused: 409 while a batch needs the file")
+        .breaks("The file could not be deleted"),
         id(RouteOperation::get(
-            "/files/{id}/content",
+            "/files/{file}/content",
             "fileContent",
             content,
         ))
@@ -74,27 +78,32 @@ pub(super) fn routes() -> Routes {
 }
 
 /// A form with a file.
-#[derive(ToSchema)]
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[expect(
     dead_code,
     reason = "it only describes the document; the form is parsed part by part"
 )]
 struct FileForm {
-    /// `batch`.
-    purpose: String,
+    #[schema(inline)]
+    purpose: UploadPurpose,
     /// One request per line: `{"custom_id": …, "method": "POST", "url": "/v1/chat/completions",
     /// "body": {…}}`.
     #[schema(value_type = String, format = Binary)]
     file: Vec<u8>,
+    /// Seconds until the file is deleted.
+    #[serde(rename = "expires_after[seconds]")]
+    #[schema(minimum = 1)]
+    expires_after: Option<u32>,
 }
 
 /// Parameters of a list of files.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct FileParameters {
-    /// Only files of this purpose: `batch` or `batch_output`.
-    #[param(nullable = false)]
-    purpose: Option<String>,
+    /// Only files of this purpose.
+    #[param(nullable = false, inline)]
+    purpose: Option<ListedPurpose>,
     /// Files after this one.
     #[param(nullable = false)]
     after: Option<String>,
@@ -102,9 +111,32 @@ struct FileParameters {
     #[param(nullable = false, minimum = 1, maximum = 10_000)]
     #[serde(default, deserialize_with = "digits")]
     limit: Option<i64>,
-    /// `desc` (newest first) or `asc`.
-    #[param(nullable = false)]
-    order: Option<String>,
+    /// Newest first (`desc`, the default) or oldest first.
+    #[param(nullable = false, inline)]
+    order: Option<ListOrder>,
+}
+
+/// The purpose of an upload.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum UploadPurpose {
+    Batch,
+}
+
+/// The purpose of listed files.
+#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum ListedPurpose {
+    Batch,
+    BatchOutput,
+}
+
+/// The order of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum ListOrder {
+    Asc,
+    Desc,
 }
 
 /// A file.
@@ -297,21 +329,11 @@ async fn list(
     InQuery(query): InQuery<FileParameters>,
 ) -> Result<Json<FileList>, GatewayError> {
     let own = caller.require(Permission::Predict)?;
-    let wrong = |place: &str, expected: &str| {
-        Err(GatewayError::bad_request(format!("expected {expected}")).with("place", place))
-    };
-    let purpose = match query.purpose.as_deref() {
-        None => None,
-        Some(name) => match FilePurpose::from_name(name) {
-            Some(purpose) => Some(purpose),
-            None => return wrong("purpose", "`batch` or `batch_output`"),
-        },
-    };
-    let ascending = match query.order.as_deref() {
-        None | Some("desc") => false,
-        Some("asc") => true,
-        Some(_) => return wrong("order", "`asc` or `desc`"),
-    };
+    let purpose = query.purpose.map(|purpose| match purpose {
+        ListedPurpose::Batch => FilePurpose::Batch,
+        ListedPurpose::BatchOutput => FilePurpose::BatchOutput,
+    });
+    let ascending = query.order == Some(ListOrder::Asc);
     let after = query.after.as_deref().map(read_file_id).transpose()?;
     let page = page(after.map(|after| after.0), query.limit, ascending)?;
     let mut files = gateway.batches.files(own, purpose, page).await?;
