@@ -22,6 +22,7 @@ use pkgtool_serve::account::{
     Account, AccountStore, Accounts, Directory, Logins, Permissions, PredictConfigs, Secret,
     UNLIMITED, UsageCounts,
 };
+use pkgtool_serve::batch::BatchStore;
 use pkgtool_serve::database::{DataLock, DatabaseUrl, RetentionClock, Timestamp};
 use pkgtool_serve::gateway::settings::{GatewaySettings, LOCAL_ACCOUNT};
 use pkgtool_serve::gateway::{BatchRunner, Deadline, GatewayParts, Services};
@@ -150,8 +151,7 @@ impl RunningGateway {
         let proxies =
             build_proxies((&settings, upstreams), (&all, &*store), &engines, None).await?;
         let untrained = untrained_services(&settings, &derived, &engines)?;
-        let services = Services::new(Arc::clone(&catalog), proxies, untrained);
-        let services = Arc::new(services);
+        let services = Arc::new(Services::new(Arc::clone(&catalog), proxies, untrained));
         let jobs = jobs(
             JobsOptions {
                 store: training,
@@ -175,17 +175,16 @@ impl RunningGateway {
             &blobs,
         )
         .await?;
-        let batches = stores.batches().await.map_err(|error| other(&error))?;
-        let files = batches.all_files().await.map_err(|error| other(&error))?;
-        let files = files.into_iter().map(|file| file.is.blob).collect();
-        blobs.sweep_files(FileKind::Batch, &files).await;
+        let batches = batches(&stores, &blobs).await?;
         let webhooks = webhooks::start(&settings, &all, &stores).await?;
         let finding = Arc::clone(&services);
         let watched = Directory::watch(Arc::clone(&store)).await;
         let watched = watched.map_err(|error| other(&error))?;
         let memory = BodyMemory::new(settings.limits.body_memory());
-        let clock = RetentionClock::open(directory, last.as_ref().map(TaskId::made_at));
-        let clock = Arc::new(clock);
+        let clock = Arc::new(RetentionClock::open(
+            directory,
+            last.as_ref().map(TaskId::made_at),
+        ));
         let queue = TaskQueue::start(QueueOptions {
             clock: Arc::clone(&clock),
             store: Arc::clone(&tasks),
@@ -326,6 +325,16 @@ impl RunningGateway {
             tracing::error!(%error, "cannot store the last usage counts");
         }
     }
+}
+
+/// Opens the store of batches, and removes the files of incomplete uploads.
+async fn batches(stores: &Stores, blobs: &Blobs) -> Result<Arc<dyn BatchStore>, Failure> {
+    let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
+    let batches = stores.batches().await.map_err(|error| other(&error))?;
+    let files = batches.all_files().await.map_err(|error| other(&error))?;
+    let files = files.into_iter().map(|file| file.is.blob).collect();
+    blobs.sweep_files(FileKind::Batch, &files).await;
+    Ok(batches)
 }
 
 /// Checks the database in the background and logs what is wrong.

@@ -93,11 +93,11 @@ fn the_end_of_a_task_is_sent_once_and_signed() {
                     .as_i64()
                     .is_some_and(|at| at > 1_700_000_000)
             );
-            let text = |value: &Value| value.as_str().expect("a text").to_owned();
+            let owned = |value: &Value| value.as_str().expect("a text").to_owned();
             (
-                text(&event["type"]),
-                text(&event["data"]["id"]),
-                text(&event["data"]["service"]),
+                owned(&event["type"]),
+                owned(&event["data"]["id"]),
+                owned(&event["data"]["service"]),
             )
         })
         .collect();
