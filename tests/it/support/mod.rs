@@ -14,6 +14,7 @@ pub(crate) mod gateway;
 pub(crate) mod graph;
 #[cfg(feature = "serve")]
 pub(crate) mod hook_server;
+#[cfg(feature = "serve")]
 pub(crate) mod http;
 #[cfg(feature = "run")]
 pub(crate) mod inputs;
