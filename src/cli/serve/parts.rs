@@ -133,12 +133,8 @@ impl RunningGateway {
         let accounts = Accounts::new(Arc::clone(&store));
         let first_key = ensure_local_account(&accounts).await?;
         let caps = settings.caps();
-        let tasks = stores.tasks().await.map_err(|error| other(&error))?;
+        let (tasks, blobs) = tasks(&stores, &settings).await?;
         let last = tasks.last_id().await.map_err(|error| other(&error))?;
-        let blobs = Blobs::open(&directory.join("blobs")).map_err(|error| other(&error))?;
-        let blobs = Arc::new(blobs.with_records_of(settings.tasks.inline_bytes));
-        recover_tasks(&*tasks, caps.attempts).await?;
-        check_integrity(Arc::clone(&tasks));
         settings.sandbox.choose();
         let engines = engines(&settings)?;
         let all = accounts.list().await.map_err(|error| other(&error))?;
@@ -281,50 +277,66 @@ impl RunningGateway {
         let queue = self.queue;
         let tasks = async {
             let deadline = told.await;
-            if tokio::time::timeout_at(deadline.end, batches.stop())
-                .await
-                .is_err()
-            {
-                tracing::warn!(
-                    "batches could not be stopped in time; the next start continues them"
-                );
-            }
             let left = deadline.cut.saturating_duration_since(Instant::now());
-            let stopped = tokio::time::timeout_at(deadline.end, queue.stop(left));
-            if stopped.await.is_err() {
-                tracing::warn!(
-                    "tasks could not be returned to the queue in time; the next start does it"
-                );
-            }
+            let queue = stop_by(
+                deadline,
+                queue.stop(left),
+                "tasks could not be returned to the queue in time; the next start does it",
+            );
+            let batches = stop_by(
+                deadline,
+                batches.stop(),
+                "batches could not be stopped in time; the next start continues them",
+            );
+            tokio::join!(queue, batches);
             deadline
         };
         let ((), deadline) = tokio::join!(serving, tasks);
-        if tokio::time::timeout_at(deadline.end, self.parts.jobs.stop())
-            .await
-            .is_err()
-        {
-            tracing::warn!(
-                "training jobs could not be returned to the queue in time; the next start does it"
-            );
-        }
-        if tokio::time::timeout_at(deadline.end, self.parts.services.stop())
-            .await
-            .is_err()
-        {
-            tracing::warn!("sessions were terminated at the end of the grace period");
-        }
-        if tokio::time::timeout_at(deadline.end, self.webhooks.stop())
-            .await
-            .is_err()
-        {
-            tracing::warn!("webhooks could not be stopped in time; the next start sends the rest");
-        }
+        stop_by(
+            deadline,
+            self.parts.jobs.stop(),
+            "training jobs could not be returned to the queue in time; the next start does it",
+        )
+        .await;
+        stop_by(
+            deadline,
+            self.parts.services.stop(),
+            "sessions were terminated at the end of the grace period",
+        )
+        .await;
+        stop_by(
+            deadline,
+            self.webhooks.stop(),
+            "webhooks could not be stopped in time; the next start sends the rest",
+        )
+        .await;
         // This runs even after the deadline: usage is not counted any more, and storing it takes
         // only a moment.
         if let Err(error) = self.parts.usage.store().await {
             tracing::error!(%error, "cannot store the last usage counts");
         }
     }
+}
+
+/// Waits for a part to stop, until the end of the grace period; then logs the consequence.
+async fn stop_by(deadline: Deadline, stop: impl Future<Output = ()>, consequence: &str) {
+    if tokio::time::timeout_at(deadline.end, stop).await.is_err() {
+        tracing::warn!("{consequence}");
+    }
+}
+
+/// Opens the stores of tasks and blobs, and returns interrupted tasks to the queue.
+async fn tasks(
+    stores: &Stores,
+    settings: &GatewaySettings,
+) -> Result<(Arc<dyn TaskStore>, Arc<Blobs>), Failure> {
+    let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
+    let tasks = stores.tasks().await.map_err(|error| other(&error))?;
+    let blobs = Blobs::open(&settings.data_dir.join("blobs")).map_err(|error| other(&error))?;
+    let blobs = blobs.with_records_of(settings.tasks.inline_bytes);
+    recover_tasks(&*tasks, settings.caps().attempts).await?;
+    check_integrity(Arc::clone(&tasks));
+    Ok((tasks, Arc::new(blobs)))
 }
 
 /// Opens the store of batches, and removes the files of incomplete uploads.

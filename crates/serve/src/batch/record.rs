@@ -236,14 +236,6 @@ impl BatchState {
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }
-
-    /// Returns whether the state is final.
-    pub fn is_final(self) -> bool {
-        matches!(
-            self,
-            Self::Failed | Self::Completed | Self::Expired | Self::Canceled
-        )
-    }
 }
 
 impl LineOutcome {

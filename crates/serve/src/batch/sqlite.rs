@@ -289,9 +289,10 @@ impl BatchStore for SqliteBatches {
     }
 
     async fn delete_lines(&self, most: usize) -> DatabaseResult<usize> {
+        // From the ended batches to their lines: open ones may have many.
         let sql = "DELETE FROM batch_line WHERE rowid IN (SELECT batch_line.rowid
-            FROM batch_line INDEXED BY batch_line_of JOIN batch ON batch.id = batch_line.batch
-            WHERE batch.ended_at IS NOT NULL LIMIT ?1)";
+            FROM batch INDEXED BY batch_ended CROSS JOIN batch_line INDEXED BY batch_line_of
+            WHERE batch.ended_at IS NOT NULL AND batch_line.batch = batch.id LIMIT ?1)";
         self.0.change(sql, [size_limit(most)])
     }
 

@@ -40,7 +40,7 @@ pub struct ListPage {
     pub ascending: bool,
 }
 
-/// What an account stores in files and batches.
+/// Totals of an account's files and batches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FileTotals {
     /// Number of files.
@@ -74,7 +74,7 @@ pub trait BatchStore: Send + Sync {
     /// Lists the files of all accounts.
     async fn all_files(&self) -> DatabaseResult<Vec<StoredFile>>;
 
-    /// Returns what an account stores.
+    /// Returns the totals of an account.
     async fn totals(&self, account: AccountId) -> DatabaseResult<FileTotals>;
 
     /// Deletes a file of an account. The caller deletes its content.

@@ -74,6 +74,12 @@ fn create(gateway: &Gateway, lines: &[String], endpoint: &str) -> String {
     format!("/batches/{}", batch["id"].as_str().expect("an id"))
 }
 
+/// Asks to cancel a batch.
+fn cancel(gateway: &Gateway, batch: &str) -> Reply {
+    let path = format!("{batch}/cancel");
+    send(gateway, &gateway.key, ("POST", &path), b"")
+}
+
 /// Waits until a batch has this status.
 #[track_caller]
 fn wait_for(gateway: &Gateway, batch: &str, status: &str) -> Value {
@@ -354,24 +360,13 @@ fn a_canceled_batch_keeps_its_answers_through_a_restart() {
     // A second batch of the account waits, and its cancel need not wait for the first.
     let second = create(&gateway, &lines[..1], chat);
     wait_for(&gateway, &second, "in_progress");
-    let canceled = send(
-        &gateway,
-        &gateway.key,
-        ("POST", &format!("{second}/cancel")),
-        b"",
-    );
+    let canceled = cancel(&gateway, &second);
     assert_eq!(canceled.expect(200).json()["status"], "cancelling");
     let second = wait_for(&gateway, &second, "cancelled");
     assert_eq!(lines_of(&gateway, &second, "error_file_id").len(), 1);
     let gateway = gateway.kill_and_restart();
     assert_eq!(counts(&gateway), two);
-    send(
-        &gateway,
-        &gateway.key,
-        ("POST", &format!("{path}/cancel")),
-        b"",
-    )
-    .expect(200);
+    cancel(&gateway, &path).expect(200);
     let batch = wait_for(&gateway, &path, "cancelled");
     assert!(batch["cancelling_at"].is_i64() && batch["cancelled_at"].is_i64());
     let answers = lines_of(&gateway, &batch, "output_file_id");
@@ -383,12 +378,7 @@ fn a_canceled_batch_keeps_its_answers_through_a_restart() {
     assert_eq!(failures["b"]["response"]["status_code"], 400);
     assert_eq!(failures["d"]["error"]["code"], "batch_cancelled");
     // A cancel after the end changes nothing.
-    let again = send(
-        &gateway,
-        &gateway.key,
-        ("POST", &format!("{path}/cancel")),
-        b"",
-    );
+    let again = cancel(&gateway, &path);
     assert_eq!(again.expect(200).json()["status"], "cancelled");
     drop(server);
 }
@@ -411,13 +401,7 @@ fn limits_delay_a_request_of_a_batch() {
         &say("local/chat", "hi").to_string(),
     );
     single.expect(200);
-    send(
-        &gateway,
-        &gateway.key,
-        ("POST", &format!("{path}/cancel")),
-        b"",
-    )
-    .expect(200);
+    cancel(&gateway, &path).expect(200);
     wait_for(&gateway, &path, "cancelled");
 }
 

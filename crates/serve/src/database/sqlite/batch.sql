@@ -1,4 +1,4 @@
--- Files of batches: what accounts uploaded, and answers. Their content is in the blob store.
+-- Files of batches: uploads of accounts, and answers. Their content is in the blob store.
 CREATE TABLE file (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     account INTEGER NOT NULL REFERENCES account(id),

@@ -5,7 +5,7 @@ CREATE TABLE webhook (
 ) STRICT;
 CREATE INDEX webhook_of_account ON webhook (account);
 
--- What ended and is not assigned to webhooks yet.
+-- Events that are not assigned to webhooks yet.
 CREATE TABLE event (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     account INTEGER NOT NULL,
@@ -16,7 +16,7 @@ CREATE TABLE event (
     at INTEGER NOT NULL
 ) STRICT;
 
--- What is to be sent.
+-- Events to send.
 CREATE TABLE delivery (
     webhook TEXT NOT NULL,
     event INTEGER NOT NULL,

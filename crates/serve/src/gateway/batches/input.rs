@@ -4,14 +4,11 @@ use std::collections::HashSet;
 use std::io::Read;
 
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
 
 use super::super::Gateway;
 use super::super::error::GatewayError;
 use super::AdvanceResult;
-use crate::batch::{
-    InputLimits, InputLine, InputLines, LineFault, LineRequest, StoredBatch, check,
-};
+use crate::batch::{InputLimits, InputLine, InputLines, LineFault, StoredBatch, check};
 use crate::database::Timestamp;
 
 /// Number of lines that are read ahead.
@@ -21,10 +18,10 @@ const LINES_AHEAD: usize = 4;
 pub(super) type UnansweredRequest = (u64, Vec<u8>);
 
 /// The bytes of an input.
-pub(super) type InputReader = Box<dyn Read + Send>;
+type InputReader = Box<dyn Read + Send>;
 
 /// Returns the limits of inputs.
-pub(super) fn limits(gateway: &Gateway) -> InputLimits {
+fn limits(gateway: &Gateway) -> InputLimits {
     let settings = gateway.current();
     InputLimits {
         lines: gateway.settings.batches.requests,
@@ -33,10 +30,7 @@ pub(super) fn limits(gateway: &Gateway) -> InputLimits {
 }
 
 /// Opens the input of a batch.
-pub(super) async fn open(
-    gateway: &Gateway,
-    batch: &StoredBatch,
-) -> Result<InputReader, GatewayError> {
+async fn open(gateway: &Gateway, batch: &StoredBatch) -> Result<InputReader, GatewayError> {
     let file = gateway.batches.file(batch.is.account, batch.is.input);
     let file = file.await?.ok_or_else(|| {
         let id = batch.is.input.0.to_string();
@@ -83,50 +77,27 @@ fn unreadable(error: &dyn std::fmt::Display) -> LineFault {
 }
 
 /// Reads the requests of a batch that have no outcome, on a thread of their own.
-pub(super) async fn requests(
+pub(super) async fn unanswered(
     gateway: &Gateway,
     batch: &StoredBatch,
-    answered: HashSet<u64>,
-) -> Result<mpsc::Receiver<Result<UnansweredRequest, String>>, GatewayError> {
+) -> Result<mpsc::Receiver<Result<UnansweredRequest, GatewayError>>, GatewayError> {
+    let answered = gateway.batches.answered_lines(batch.id).await?;
+    let answered: HashSet<u64> = answered.into_iter().collect();
     let input = open(gateway, batch).await?;
     let limits = limits(gateway);
     let (sender, receiver) = mpsc::channel(LINES_AHEAD);
-    let _reading: JoinHandle<()> = tokio::task::spawn_blocking(move || {
+    tokio::task::spawn_blocking(move || {
         for line in InputLines::new(input, limits) {
             let request = match line {
-                Err(error) => Err(format!("the input cannot be read: {error}")),
+                Err(error) => Err(GatewayError::unchecked(&format_args!(
+                    "the input cannot be read: {error}"
+                ))),
                 Ok((number, _)) if answered.contains(&number) => continue,
                 Ok((number, InputLine::Text(text))) => Ok((number, text)),
                 // The limit was lowered since the check.
                 Ok((number, InputLine::TooLong)) => Ok((number, Vec::new())),
             };
             if sender.blocking_send(request).is_err() {
-                return;
-            }
-        }
-    });
-    Ok(receiver)
-}
-
-/// Returns the user's name of each request that has no outcome.
-pub(super) async fn unanswered(
-    gateway: &Gateway,
-    batch: &StoredBatch,
-) -> Result<mpsc::Receiver<Result<(u64, String), String>>, GatewayError> {
-    let answered = gateway.batches.answered_lines(batch.id).await?;
-    let mut requests = requests(gateway, batch, answered.into_iter().collect()).await?;
-    let endpoint = batch.is.endpoint;
-    let (sender, receiver) = mpsc::channel(LINES_AHEAD);
-    tokio::spawn(async move {
-        while let Some(request) = requests.recv().await {
-            let named = request.map(|(number, text)| {
-                let request = LineRequest::read(&text, endpoint);
-                (
-                    number,
-                    request.map_or_else(|_| String::new(), |it| it.custom_id),
-                )
-            });
-            if sender.send(named).await.is_err() {
                 return;
             }
         }

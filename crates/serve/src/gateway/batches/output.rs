@@ -11,7 +11,9 @@ use super::super::Gateway;
 use super::super::error::GatewayError;
 use super::line::request_id;
 use super::{AdvanceResult, input};
-use crate::batch::{BatchId, BatchState, FilePurpose, LineOutcome, NewFile, StoredBatch};
+use crate::batch::{
+    BatchId, BatchState, FilePurpose, LineOutcome, LineRequest, NewFile, StoredBatch,
+};
 use crate::database::Timestamp;
 use crate::task::{Blobs, FileKind, StoredContent, Upload};
 
@@ -69,7 +71,9 @@ pub(super) async fn end(
     if state != BatchState::Completed {
         let mut left = input::unanswered(gateway, batch).await?;
         while let Some(request) = left.recv().await {
-            let (line, custom_id) = request.map_err(|error| GatewayError::unchecked(&error))?;
+            let (line, text) = request?;
+            let request = LineRequest::read(&text, batch.is.endpoint);
+            let custom_id = request.map_or_else(|_| String::new(), |it| it.custom_id);
             failures
                 .add(&unanswered((batch.id, line), &custom_id, state))
                 .await?;

@@ -54,8 +54,7 @@ enum RunEnd {
 /// Runs the requests of a batch that have no outcome yet, and ends the batch.
 pub(super) async fn run(job: &BatchJob, batch: &StoredBatch) -> AdvanceResult {
     let gateway = &job.gateway;
-    let answered = gateway.batches.answered_lines(batch.id).await?;
-    let requests = input::requests(gateway, batch, answered.into_iter().collect()).await?;
+    let requests = input::unanswered(gateway, batch).await?;
     let (sender, outcomes) = mpsc::channel(MAX_STORED_TOGETHER);
     let storing = tokio::spawn(store(Arc::clone(gateway), batch.id, outcomes));
     let end = run_all(job, batch, requests, sender).await;
@@ -78,7 +77,7 @@ pub(super) async fn run(job: &BatchJob, batch: &StoredBatch) -> AdvanceResult {
 async fn run_all(
     job: &BatchJob,
     batch: &StoredBatch,
-    mut requests: mpsc::Receiver<Result<UnansweredRequest, String>>,
+    mut requests: mpsc::Receiver<Result<UnansweredRequest, GatewayError>>,
     outcomes: mpsc::Sender<HeldOutcome>,
 ) -> Result<RunEnd, GatewayError> {
     let gateway = &job.gateway;
@@ -119,7 +118,7 @@ async fn run_all(
                 let Ok(place) = place else { return Ok(RunEnd::Stopped) };
                 match requests.recv().await {
                     None => is_read = true,
-                    Some(Err(reason)) => return Err(GatewayError::unchecked(&reason)),
+                    Some(Err(error)) => return Err(error),
                     Some(Ok(request)) => {
                         let (gateway, memory) = (Arc::clone(gateway), Arc::clone(&memory));
                         let (batch, outcomes) = (batch.clone(), outcomes.clone());

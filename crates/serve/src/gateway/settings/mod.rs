@@ -11,6 +11,7 @@ mod listen;
 mod live;
 mod operators;
 mod proxy;
+mod secrets;
 mod services;
 mod sources;
 mod webhooks;
@@ -106,7 +107,7 @@ pub struct GatewaySettings {
     pub publishers: Vec<Publisher>,
     /// Services that proxy other HTTP services.
     pub proxies: Vec<Proxy>,
-    /// Servers that are told when something ends.
+    /// Servers that get an event when a task, a batch or a training job ends.
     pub webhooks: Vec<Webhook>,
 }
 

@@ -5,8 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
@@ -14,15 +13,13 @@ use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::environment::PREFIX;
+use super::secrets::{key_from_file, key_from_variable};
 use super::{GatewaySettings, LOCAL_ACCOUNT, SettingsError};
 use crate::service::{UpstreamAddress, UpstreamKey, UpstreamOptions};
 use pkgtool_base::source::redact::{is_secret_name, redact, redact_address};
 
 /// Maximum number of addresses of a proxy.
 const MAX_ADDRESSES: usize = 64;
-
-/// Maximum size of a key file, in bytes.
-const MAX_KEY_BYTES: u64 = 16 << 10;
 
 /// Headers that settings cannot set: they belong to a connection or a body, or the gateway sets
 /// them itself.
@@ -369,36 +366,6 @@ fn settable_header(name: &str) -> Result<HeaderName, String> {
         return Err("the gateway sets this header itself: remove it".to_owned());
     }
     Ok(header)
-}
-
-pub(super) fn key_from_variable(name: &str) -> Result<String, String> {
-    let missing = "the environment variable is missing: set it before the server starts".to_owned();
-    // `var` panics on such names on some systems.
-    if name.is_empty() || name.contains(['=', '\0']) {
-        return Err("expected the name of an environment variable".to_owned());
-    }
-    match std::env::var(name) {
-        Ok(text) => Ok(text),
-        Err(std::env::VarError::NotPresent) => Err(missing),
-        Err(std::env::VarError::NotUnicode(_)) => Err("its value is invalid UTF-8".to_owned()),
-    }
-}
-
-pub(super) fn key_from_file(path: &Path) -> Result<String, String> {
-    let unreadable = |error: std::io::Error| {
-        format!("cannot read the file ({error}): make it readable for the server")
-    };
-    let is_file = std::fs::metadata(path).map_err(unreadable)?.is_file();
-    if !is_file {
-        return Err("expected a file with the key".to_owned());
-    }
-    let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(unreadable)?;
-    let read = file.take(MAX_KEY_BYTES + 1).read_to_string(&mut text);
-    if read.map_err(unreadable)? as u64 > MAX_KEY_BYTES {
-        return Err(format!("expected a key of at most {MAX_KEY_BYTES} bytes"));
-    }
-    Ok(text)
 }
 
 pub(super) fn local_account() -> String {

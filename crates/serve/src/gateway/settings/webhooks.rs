@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
-use super::proxy::{key_from_file, key_from_variable, local_account};
+use super::proxy::local_account;
+use super::secrets::{key_from_file, key_from_variable};
 use super::{GatewaySettings, SettingsError};
 use crate::webhook::WebhookSecret;
 use pkgtool_base::source::redact::{redact, redact_address};
@@ -14,7 +15,7 @@ use pkgtool_base::source::redact::{redact, redact_address};
 /// The events that a webhook may get, without the part after the dot.
 const KINDS: [&str; 3] = ["task", "batch", "job"];
 
-/// A server that is told when something ends.
+/// A server that gets an event when a task, a batch or a training job ends.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Webhook {

@@ -17,7 +17,7 @@ use super::super::super::extract::{InPath, InQuery, digits};
 use super::super::operation::{BodySchema, RouteOperation};
 use super::super::path::Routes;
 use super::call::{self, AdmittedRequest};
-use super::listed::{batch_id, file_id, page, read_batch_id, read_file_id, seconds};
+use super::listed::{batch_id, cut, file_id, page, read_batch_id, read_file_id, seconds};
 use super::responses;
 use crate::account::{AccountId, Permission};
 use crate::batch::{BatchCreation, BatchEndpoint, LineFault, NewBatch, StoredBatch};
@@ -301,8 +301,7 @@ async fn list(
     let after = query.after.as_deref().map(read_batch_id).transpose()?;
     let page = page(after.map(|after| after.0), query.limit, false)?;
     let mut batches = gateway.batches.batches(own, page).await?;
-    let has_more = batches.len() == page.most;
-    batches.truncate(page.most - 1);
+    let has_more = cut(&mut batches, page);
     let data: Vec<BatchData> = batches.into_iter().map(BatchData::from).collect();
     Ok(Json(BatchList {
         object: "list",

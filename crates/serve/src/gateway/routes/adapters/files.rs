@@ -21,7 +21,7 @@ use super::super::super::extract::{InPath, InQuery, digits};
 use super::super::super::file_form::{boundary, disposition, form_of, malformed, plain_name};
 use super::super::operation::{BodySchema, RouteOperation};
 use super::super::path::Routes;
-use super::listed::{batch_id, file_id, page, read_file_id, seconds};
+use super::listed::{batch_id, cut, file_id, page, read_file_id, seconds};
 use crate::account::{AccountId, Permission, number};
 use crate::batch::{FileDeletion, FilePurpose, NewFile, StoredFile};
 use crate::database::Timestamp;
@@ -337,8 +337,7 @@ async fn list(
     let after = query.after.as_deref().map(read_file_id).transpose()?;
     let page = page(after.map(|after| after.0), query.limit, ascending)?;
     let mut files = gateway.batches.files(own, purpose, page).await?;
-    let has_more = files.len() == page.most;
-    files.truncate(page.most - 1);
+    let has_more = cut(&mut files, page);
     let data: Vec<FileData> = files.into_iter().map(FileData::from).collect();
     Ok(Json(FileList {
         object: "list",

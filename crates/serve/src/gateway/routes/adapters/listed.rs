@@ -27,7 +27,7 @@ pub(super) fn seconds(time: Timestamp) -> i64 {
     time.0.div_euclid(1000)
 }
 
-/// Returns the part of a list that a request wants.
+/// Returns the part of a list to read for a request: one entry more than it wants, for [`cut`].
 pub(super) fn page(
     after: Option<i64>,
     limit: Option<i64>,
@@ -58,4 +58,11 @@ pub(super) fn read_batch_id(text: &str) -> Result<BatchId, GatewayError> {
     number
         .map(BatchId)
         .ok_or_else(|| GatewayError::no_entity("batch", text))
+}
+
+/// Cuts what was read for a part of a list to its size. Returns whether there is more.
+pub(super) fn cut<T>(read: &mut Vec<T>, page: ListPage) -> bool {
+    let has_more = read.len() == page.most;
+    read.truncate(page.most - 1);
+    has_more
 }
