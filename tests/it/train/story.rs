@@ -246,12 +246,12 @@ fn jobs_are_taken_in_turn_and_end_once() {
             store.cancel_job(JobId(9), LATER).await.expect("it works"),
             None
         );
-        let jobs = store.jobs(ONE, None, 2).await.expect("it works");
+        let jobs = store.jobs(ONE, None, None, 2).await.expect("it works");
         let told: Vec<_> = jobs.iter().map(|job| (job.id.0, job.state)).collect();
         assert_eq!(told, [(3, JobState::Canceled), (2, JobState::Failed)]);
         assert_eq!(jobs[1].error.as_deref(), Some("bad"));
-        assert_eq!(store.jobs(TWO, None, 9).await.expect("it works"), []);
-        let of_first = store.jobs(ONE, Some(1), 9).await.expect("it works");
+        assert_eq!(store.jobs(TWO, None, None, 9).await.expect("it works"), []);
+        let of_first = store.jobs(ONE, Some(1), None, 9).await.expect("it works");
         assert_eq!(of_first.len(), 1);
         let fourth = store
             .create_job(new_job(1, data), NOW)

@@ -30,6 +30,13 @@ impl Timestamp {
         let while_ = i64::try_from(while_.as_millis()).unwrap_or(i64::MAX);
         Self(self.0.saturating_sub(while_))
     }
+
+    /// Returns the duration from this time to a later one; zero if that is earlier.
+    #[must_use]
+    pub fn until(self, later: Self) -> Duration {
+        let milliseconds = later.0.saturating_sub(self.0);
+        Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0))
+    }
 }
 
 impl fmt::Display for Timestamp {

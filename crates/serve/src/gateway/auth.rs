@@ -29,7 +29,7 @@ const API_KEY: HeaderName = HeaderName::from_static("mlp-api-key");
 /// The authenticated account of a request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Caller {
-    /// The account.
+    /// The account; for the operator the one that they have chosen.
     pub(super) account: AccountId,
     pub(super) permissions: Permissions,
     /// Number of the key; `None` for the operator, whose browser logged in with a link.
@@ -149,11 +149,11 @@ async fn accept_session(
     gateway: &Arc<Gateway>,
     missing: fn() -> GatewayError,
 ) -> Result<Caller, GatewayError> {
-    let secret = cookie::secret(parts).filter(|_| gateway.settings.console.enabled);
-    let secret = secret.ok_or_else(missing)?;
+    let cookie = cookie::session(parts).filter(|_| gateway.settings.console.enabled);
+    let cookie = cookie.ok_or_else(missing)?;
     cookie::check(parts)?;
     let now = Timestamp::now();
-    let session = gateway.logins.session(secret, now).await?;
+    let session = gateway.logins.session(cookie.secret, now).await?;
     let session = session.ok_or_else(GatewayError::session_ended)?;
     let snapshot = gateway.directory.snapshot();
     if let Some(id) = session.key {
@@ -161,7 +161,8 @@ async fn accept_session(
         let (key, account) = found.ok_or_else(GatewayError::session_ended)?;
         return admit(gateway, parts, key, account);
     }
-    let account = snapshot.account(LOCAL_ACCOUNT);
+    let chosen = cookie.account.and_then(|id| snapshot.by_id(id));
+    let account = chosen.or_else(|| snapshot.account(LOCAL_ACCOUNT));
     let account = account.ok_or_else(GatewayError::session_ended)?;
     let key = ApiKey {
         // Keys have positive numbers.
@@ -175,7 +176,7 @@ async fn accept_session(
     };
     Ok(Caller {
         key: None,
-        ..admit(gateway, parts, &key, account)?
+        ..count(gateway, parts, &key, account)?
     })
 }
 
@@ -186,18 +187,21 @@ fn admit(
     key: &ApiKey,
     account: &Account,
 ) -> Result<Caller, GatewayError> {
-    let known = parts.extensions.get::<Arc<RequestFacts>>();
-    if let Some(known) = known {
-        // It is set once per request.
-        let _ = known.caller.set(KeyOwner {
-            id: account.id,
-            account: account.name.clone(),
-            key: key.name.clone(),
-        });
-    }
     if account.blocked {
+        note_owner(parts, key, account);
         return Err(GatewayError::blocked());
     }
+    count(gateway, parts, key, account)
+}
+
+/// Returns the caller of a key, unless its account is at its limit.
+fn count(
+    gateway: &Gateway,
+    parts: &Parts,
+    key: &ApiKey,
+    account: &Account,
+) -> Result<Caller, GatewayError> {
+    let known = note_owner(parts, key, account);
     if let Some(connected) = parts.extensions.get::<Arc<Connected>>() {
         connected.open.showed_key();
     }
@@ -207,6 +211,22 @@ fn admit(
         permissions: key.permissions,
         key: Some(key.id),
     })
+}
+
+/// Notes for the log who sent a request.
+fn note_owner<'p>(
+    parts: &'p Parts,
+    key: &ApiKey,
+    account: &Account,
+) -> Option<&'p Arc<RequestFacts>> {
+    let known = parts.extensions.get::<Arc<RequestFacts>>()?;
+    // It is set once per request.
+    let _ = known.caller.set(KeyOwner {
+        id: account.id,
+        account: account.name.clone(),
+        key: key.name.clone(),
+    });
+    Some(known)
 }
 
 /// Counts a request as in flight for its key, once per request.

@@ -8,6 +8,7 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 
 use super::error::GatewayError;
+use crate::account::{AccountId, number};
 
 /// The header that the console's pages send with every change. It is not among the headers that
 /// pages of other origins may send.
@@ -20,16 +21,29 @@ const COOKIE_PREFIX: &str = "pkgtool_session";
 /// The header in which browsers say which site caused a request.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Returns the secret of the session's cookie.
-pub(super) fn secret(parts: &Parts) -> Option<&str> {
+/// The session that a cookie names.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct SessionCookie<'c> {
+    /// The secret of the session.
+    pub(super) secret: &'c str,
+    /// The account that the operator has chosen.
+    pub(super) account: Option<AccountId>,
+}
+
+/// Returns the session of a request's cookie.
+pub(super) fn session(parts: &Parts) -> Option<SessionCookie<'_>> {
     let name = name(parts);
     let cookies = parts.headers.get_all(header::COOKIE).into_iter();
     let mut pairs = cookies
         .filter_map(|cookies| cookies.to_str().ok())
         .flat_map(|cookies| cookies.split(';'))
         .filter_map(|pair| pair.trim().split_once('='));
-    let (_, secret) = pairs.find(|(known, _)| *known == name)?;
-    (!secret.is_empty()).then_some(secret)
+    let (_, value) = pairs.find(|(known, _)| *known == name)?;
+    let (secret, account) = match value.split_once('.') {
+        Some((secret, account)) => (secret, number(account).map(AccountId)),
+        None => (value, None),
+    };
+    (!secret.is_empty()).then_some(SessionCookie { secret, account })
 }
 
 /// Checks that a page of the console may have sent the request.
@@ -43,17 +57,20 @@ pub(super) fn check(parts: &Parts) -> Result<(), GatewayError> {
     Err(GatewayError::not_of_console())
 }
 
-/// Returns the value of `Set-Cookie` that begins a session, or ends it if `secret` is empty.
+/// Returns the value of `Set-Cookie` that begins a session, or ends it if the secret is empty.
 ///
 /// Without a path, a browser takes the directory of the request, which may be a proxy's prefix.
-pub(super) fn set(parts: &Parts, secret: &str, seconds: u64) -> HeaderValue {
+pub(super) fn set(parts: &Parts, session: SessionCookie<'_>, seconds: u64) -> HeaderValue {
     let name = name(parts);
     let secure = if is_encrypted(&parts.headers) {
         "; Secure"
     } else {
         ""
     };
-    let cookie = format!("{name}={secret}; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}");
+    let SessionCookie { secret, account } = session;
+    let account = account.map_or_else(String::new, |account| format!(".{}", account.0));
+    let cookie =
+        format!("{name}={secret}{account}; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}");
     // Secrets are ASCII.
     HeaderValue::from_str(&cookie).unwrap_or(HeaderValue::from_static(""))
 }
@@ -93,13 +110,14 @@ mod tests {
 
     #[test]
     fn a_session_belongs_to_a_port() {
-        let cookies = "a=1; pkgtool_session_8080=ps_a; pkgtool_session_80=ps_b";
+        let cookies = "a=1; pkgtool_session_8080=ps_a; pkgtool_session_80=ps_b.12";
         let of = |host: &str| {
             let parts = parts("GET", &[("host", host), ("cookie", cookies)]);
-            secret(&parts).map(str::to_owned)
+            session(&parts).map(|it| (it.secret.to_owned(), it.account))
         };
-        assert_eq!(of("localhost:8080").as_deref(), Some("ps_a"));
-        assert_eq!(of("[::1]:80").as_deref(), Some("ps_b"));
+        assert_eq!(of("localhost:8080"), Some(("ps_a".to_owned(), None)));
+        let account = Some(AccountId(12));
+        assert_eq!(of("[::1]:80"), Some(("ps_b".to_owned(), account)));
         assert_eq!(of("localhost:81"), None);
         assert_eq!(of("localhost"), None);
     }
@@ -122,7 +140,11 @@ mod tests {
     #[test]
     fn the_cookie_is_secure_behind_https() {
         let cookie = |headers: &[(&str, &str)]| {
-            let set = set(&parts("POST", headers), "ps_a", 60);
+            let session = SessionCookie {
+                secret: "ps_a",
+                account: None,
+            };
+            let set = set(&parts("POST", headers), session, 60);
             set.to_str().expect("text").to_owned()
         };
         let plain = "pkgtool_session=ps_a; Max-Age=60; HttpOnly; SameSite=Strict";

@@ -35,6 +35,20 @@ where
         .ok_or_else(|| D::Error::invalid_value(Unexpected::Str(&text), expected))
 }
 
+/// Checks the number of entries that a request wants from a list.
+pub(super) fn list_limit(
+    wanted: Option<usize>,
+    default: usize,
+    most: usize,
+) -> Result<usize, GatewayError> {
+    let wanted = wanted.unwrap_or(default);
+    if (1..=most).contains(&wanted) {
+        return Ok(wanted);
+    }
+    let message = format!("`limit` is {wanted}; it must be 1 to {most}");
+    Err(GatewayError::bad_request(message).with("place", "limit"))
+}
+
 impl<T: DeserializeOwned + Send> FromRequestParts<Arc<Gateway>> for InPath<T> {
     type Rejection = GatewayError;
 

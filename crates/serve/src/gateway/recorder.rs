@@ -13,7 +13,7 @@ const MAX_SAMPLES: usize = 720;
 pub(super) struct Recorder(watch::Sender<VecDeque<Sample>>);
 
 /// The state of the server at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Sample {
     /// Unix timestamp in milliseconds.
@@ -22,6 +22,8 @@ pub(super) struct Sample {
     pub(super) cpu: f32,
     /// Memory of all loaded models, in bytes.
     pub(super) models: u64,
+    /// Memory of the services whose models are the largest, in bytes.
+    pub(super) largest: Vec<(String, u64)>,
     /// Memory that all programs of the machine use, in bytes.
     pub(super) memory: u64,
     /// Waiting tasks of all accounts.
@@ -37,7 +39,7 @@ pub(super) struct Sample {
 impl Recorder {
     /// Returns the samples of the last hour, oldest first.
     pub(super) fn samples(&self) -> Vec<Sample> {
-        self.0.borrow().iter().copied().collect()
+        self.0.borrow().iter().cloned().collect()
     }
 
     /// Returns a channel that changes with every sample.

@@ -1,5 +1,6 @@
 //! Measures the load of the server every few seconds: processors, memory, tasks, requests.
 
+use std::cmp::Reverse;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -8,9 +9,13 @@ use sysinfo::{Component, Components, CpuRefreshKind, MemoryRefreshKind, RefreshK
 use super::Gateway;
 use super::recorder::Sample;
 use crate::database::Timestamp;
+use crate::service::ServiceKind;
 
 /// Time between two samples.
 const INTERVAL: Duration = Duration::from_secs(5);
+
+/// Maximum number of services with their memory in a sample.
+const MAX_LARGEST: usize = 6;
 
 /// Starts to measure, until the gateway is dropped.
 pub(super) fn start(gateway: &Arc<Gateway>) {
@@ -36,6 +41,7 @@ async fn measure(gateway: Weak<Gateway>) {
             at: Timestamp::now().0,
             cpu: system.global_cpu_usage(),
             models: gateway.engines.memory(),
+            largest: largest(&gateway),
             memory: system.used_memory(),
             waiting,
             running,
@@ -44,6 +50,25 @@ async fn measure(gateway: Weak<Gateway>) {
         });
         before = ended;
     }
+}
+
+/// Returns the services whose loaded models are the largest, with their memory.
+fn largest(gateway: &Gateway) -> Vec<(String, u64)> {
+    let mut largest = Vec::new();
+    for service in gateway.services.all() {
+        let ServiceKind::Device(device) = &service.kind else {
+            continue;
+        };
+        let sessions = device.endpoints();
+        let sessions = sessions.flat_map(|endpoint| endpoint.sessions());
+        let bytes: u64 = sessions.map(|session| session.bytes).sum();
+        if bytes > 0 {
+            largest.push((service.label().to_string(), bytes));
+        }
+    }
+    largest.sort_by_key(|(_, bytes)| Reverse(*bytes));
+    largest.truncate(MAX_LARGEST);
+    largest
 }
 
 /// Returns the highest temperature that a sensor reports.

@@ -90,8 +90,7 @@ async fn run_all(
     let mut look_at_room = tokio::time::interval(ROOM_INTERVAL);
     let mut has_room = true;
     let mut is_read = false;
-    let left = batch.is.expires_at.0.saturating_sub(Timestamp::now().0);
-    let left = Duration::from_millis(u64::try_from(left).unwrap_or(0));
+    let left = Timestamp::now().until(batch.is.expires_at);
     let mut expires = std::pin::pin!(tokio::time::sleep(left));
     while !(is_read && running.is_empty()) {
         tokio::select! {

@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::super::Gateway;
 use super::super::auth::Caller;
 use super::super::error::GatewayError;
-use super::super::extract::InPath;
+use super::super::extract::{InPath, InQuery, digits, list_limit};
 use super::super::form::ServicePath;
 use super::operation::{BodySchema, RouteOperation};
 use super::path::Routes;
@@ -22,7 +22,7 @@ use crate::account::{AccountId, Permission, number};
 use crate::database::Timestamp;
 use crate::train::{Job, JobId, JobState, report_page};
 
-/// Maximum number of listed jobs, newest first.
+/// Maximum and default number of listed jobs.
 const MAX_LISTED_JOBS: usize = 1000;
 
 /// Content security policy of a report, which has styles of its own.
@@ -34,10 +34,8 @@ pub(super) fn routes() -> Routes {
         RouteOperation::get("/account/{account}/job", "listJobs", list)
             .about("List the training jobs of an account.")
             .named::<String>("account", "The jobs' account: its name or number")
-            .answers(
-                "Jobs, newest first, at most 1000",
-                BodySchema::list::<JobData>(),
-            )
+            .with::<JobListParameters>()
+            .answers("Jobs, newest first", BodySchema::list::<JobData>())
             .fails("The jobs could not be read"),
         RouteOperation::get("/account/{account}/job/{job}", "readJob", read)
             .about("Read a training job.")
@@ -127,6 +125,20 @@ pub(super) struct JobData {
     metrics: Option<Box<RawValue>>,
 }
 
+/// The part of a list of jobs.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct JobListParameters {
+    /// Only jobs older than this one.
+    #[param(nullable = false, minimum = 1)]
+    #[serde(default, deserialize_with = "digits")]
+    before: Option<i64>,
+    /// Maximum number of jobs, at most 1000.
+    #[param(minimum = 1, maximum = 1000, nullable = false)]
+    #[serde(default, deserialize_with = "digits")]
+    limit: Option<usize>,
+}
+
 /// The job in a path.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
@@ -172,13 +184,13 @@ async fn list(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
     InPath(account): InPath<String>,
+    parameters: Result<InQuery<JobListParameters>, GatewayError>,
 ) -> Result<Json<Vec<JobData>>, GatewayError> {
     let own = caller.require_own(Permission::Read, &gateway, &account)?;
-    let jobs = gateway
-        .jobs
-        .store()
-        .jobs(own, None, MAX_LISTED_JOBS)
-        .await?;
+    let InQuery(part) = parameters?;
+    let limit = list_limit(part.limit, MAX_LISTED_JOBS, MAX_LISTED_JOBS)?;
+    let store = gateway.jobs.store();
+    let jobs = store.jobs(own, None, part.before.map(JobId), limit).await?;
     Ok(Json(jobs.into_iter().map(JobData::from).collect()))
 }
 
@@ -251,7 +263,7 @@ async fn last(
     let jobs = gateway
         .jobs
         .store()
-        .jobs(caller, Some(service.id), 1)
+        .jobs(caller, Some(service.id), None, 1)
         .await?;
     let last = jobs.into_iter().next();
     let last = last.ok_or_else(|| {

@@ -53,11 +53,13 @@ pub trait TrainingStore: Send + Sync {
     /// Returns a job.
     async fn job(&self, id: JobId) -> DatabaseResult<Option<Job>>;
 
-    /// Lists up to a maximum of an account's jobs, newest first, optionally of one service only.
+    /// Lists up to a maximum of an account's jobs, newest first, optionally only those of one
+    /// service, or only those before another one.
     async fn jobs(
         &self,
         account: AccountId,
         service: Option<i64>,
+        before: Option<JobId>,
         most: usize,
     ) -> DatabaseResult<Vec<Job>>;
 

@@ -186,14 +186,18 @@ impl TrainingStore for SqliteTraining {
         &self,
         account: AccountId,
         service: Option<i64>,
+        before: Option<JobId>,
         most: usize,
     ) -> DatabaseResult<Vec<Job>> {
         let sql = format!(
-            "SELECT {JOB_COLUMNS} FROM job WHERE account = ?1 AND (?2 IS NULL OR service = ?2)
-            ORDER BY id DESC LIMIT ?3"
+            "SELECT {JOB_COLUMNS} FROM job
+            WHERE account = ?1 AND id < ?2 AND (?3 IS NULL OR service = ?3)
+            ORDER BY id DESC LIMIT ?4"
         );
+        let before = before.map_or(i64::MAX, |before| before.0);
         let most = i64::try_from(most).unwrap_or(i64::MAX);
-        self.0.rows(&sql, params![account.0, service, most], job)
+        let values = params![account.0, before, service, most];
+        self.0.rows(&sql, values, job)
     }
 
     async fn claim_job(&self, now: Timestamp) -> DatabaseResult<Option<Job>> {

@@ -89,7 +89,7 @@ struct BatchParameters {
     /// Maximum number of batches.
     #[param(nullable = false, minimum = 1, maximum = 10_000)]
     #[serde(default, deserialize_with = "digits")]
-    limit: Option<i64>,
+    limit: Option<usize>,
 }
 
 /// A batch. Times are Unix timestamps in seconds.

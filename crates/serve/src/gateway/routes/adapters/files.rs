@@ -110,7 +110,7 @@ struct FileParameters {
     /// Maximum number of files.
     #[param(nullable = false, minimum = 1, maximum = 10_000)]
     #[serde(default, deserialize_with = "digits")]
-    limit: Option<i64>,
+    limit: Option<usize>,
     /// Newest first (`desc`, the default) or oldest first.
     #[param(nullable = false, inline)]
     order: Option<ListOrder>,

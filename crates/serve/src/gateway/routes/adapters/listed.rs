@@ -1,6 +1,7 @@
 //! Ids, times and parts of lists, for files and batches.
 
 use super::super::super::error::GatewayError;
+use super::super::super::extract::list_limit;
 use crate::account::number;
 use crate::batch::{BatchId, ListPage, StoredFileId};
 use crate::database::Timestamp;
@@ -30,21 +31,14 @@ pub(super) fn seconds(time: Timestamp) -> i64 {
 /// Returns the part of a list to read for a request: one entry more than it wants, for [`cut`].
 pub(super) fn page(
     after: Option<i64>,
-    limit: Option<i64>,
+    limit: Option<usize>,
     ascending: bool,
 ) -> Result<ListPage, GatewayError> {
-    let most = limit.map_or(Ok(DEFAULT_ENTRIES), usize::try_from);
-    match most {
-        Ok(most) if (1..=MAX_ENTRIES).contains(&most) => Ok(ListPage {
-            after,
-            most: most + 1,
-            ascending,
-        }),
-        _ => {
-            let message = format!("expected 1 to {MAX_ENTRIES}");
-            Err(GatewayError::bad_request(message).with("place", "limit"))
-        }
-    }
+    Ok(ListPage {
+        after,
+        most: list_limit(limit, DEFAULT_ENTRIES, MAX_ENTRIES)? + 1,
+        ascending,
+    })
 }
 
 /// Returns the id of a batch in the API.

@@ -11,8 +11,8 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 
 use super::super::super::Gateway;
-use super::super::super::auth::{self, Caller};
-use super::super::super::cookie::{self, CONSOLE_HEADER};
+use super::super::super::auth::{self, Caller, OperatorCaller};
+use super::super::super::cookie::{self, CONSOLE_HEADER, SessionCookie};
 use super::super::super::error::GatewayError;
 use super::accounts::account_error;
 use super::read_json;
@@ -27,6 +27,13 @@ pub(super) struct LoginRequest {
     code: Option<String>,
     /// An API key.
     key: Option<String>,
+}
+
+/// An account of the operator's choice.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AccountChoice {
+    account: String,
 }
 
 /// Who is logged in.
@@ -69,7 +76,11 @@ pub(super) async fn log_in(
         }
         _ => return Err(GatewayError::bad_request("expected `code` or `key`").with("place", "$")),
     };
-    Ok(with_cookie(&parts, begun.reveal(), validity.as_secs()))
+    let begun = SessionCookie {
+        secret: begun.reveal(),
+        account: None,
+    };
+    Ok(with_cookie(&parts, begun, validity.as_secs()))
 }
 
 /// Ends the session.
@@ -79,10 +90,38 @@ pub(super) async fn log_out(
     request: Request,
 ) -> Result<Response, GatewayError> {
     let (parts, _) = request.into_parts();
-    if let Some(secret) = cookie::secret(&parts) {
-        gateway.logins.end(secret).await?;
+    if let Some(cookie) = cookie::session(&parts) {
+        gateway.logins.end(cookie.secret).await?;
     }
-    Ok(with_cookie(&parts, "", 0))
+    let none = SessionCookie {
+        secret: "",
+        account: None,
+    };
+    Ok(with_cookie(&parts, none, 0))
+}
+
+/// Changes the account whose tasks, trainings and services the operator sees and uses.
+pub(super) async fn choose(
+    State(gateway): State<Arc<Gateway>>,
+    _: OperatorCaller,
+    request: Request,
+) -> Result<Response, GatewayError> {
+    let (parts, body) = request.into_parts();
+    let AccountChoice { account } = read_json(&gateway, body).await?;
+    let snapshot = gateway.directory.snapshot();
+    let chosen = snapshot.account(&account);
+    let chosen = chosen.ok_or_else(|| GatewayError::no_entity("account", &account))?;
+    let now = Timestamp::now();
+    let secret = cookie::session(&parts).map(|cookie| cookie.secret);
+    let secret = secret.ok_or_else(GatewayError::session_ended)?;
+    let session = gateway.logins.session(secret, now).await?;
+    let session = session.ok_or_else(GatewayError::session_ended)?;
+    let chosen = SessionCookie {
+        secret,
+        account: Some(chosen.id),
+    };
+    let seconds = now.until(session.expires_at).as_secs();
+    Ok(with_cookie(&parts, chosen, seconds))
 }
 
 /// Returns who is logged in.
@@ -108,8 +147,8 @@ pub(super) async fn session(
     }))
 }
 
-fn with_cookie(parts: &Parts, secret: &str, seconds: u64) -> Response {
-    let cookie = cookie::set(parts, secret, seconds);
+fn with_cookie(parts: &Parts, session: SessionCookie<'_>, seconds: u64) -> Response {
+    let cookie = cookie::set(parts, session, seconds);
     (StatusCode::OK, [(SET_COOKIE, cookie)]).into_response()
 }
 

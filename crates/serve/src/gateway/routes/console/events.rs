@@ -21,6 +21,7 @@ use super::super::super::recorder::Sample;
 use super::super::super::stopping::ShutdownStage;
 use super::services::{ServiceSummary, summaries};
 use crate::account::AccountId;
+use crate::batch::{ListPage, StoredBatch};
 use crate::task::{Status, TaskId};
 use crate::train::{JobId, JobState};
 
@@ -39,6 +40,13 @@ const SEEN_TASKS: usize = 100;
 /// Number of an account's newest jobs that are compared.
 const SEEN_JOBS: usize = 20;
 
+/// The newest batches of an account that are compared.
+const SEEN_BATCHES: ListPage = ListPage {
+    after: None,
+    most: 20,
+    ascending: false,
+};
+
 /// The newest tasks, and the numbers of waiting and running tasks of all accounts.
 type SeenTasks = (Vec<(TaskId, Status, u32)>, (u64, u64));
 
@@ -51,6 +59,7 @@ struct Follower {
     services: Vec<ServiceSummary>,
     tasks: SeenTasks,
     jobs: Vec<(JobId, JobState, u8)>,
+    batches: Vec<StoredBatch>,
     /// The head of the request, for its session.
     parts: Parts,
     began: bool,
@@ -67,6 +76,10 @@ pub(super) async fn events(
         services: summaries(&gateway, caller.account).await?,
         tasks: seen_tasks(&gateway, caller.account).await?,
         jobs: seen_jobs(&gateway, caller.account).await?,
+        batches: gateway
+            .batches
+            .batches(caller.account, SEEN_BATCHES)
+            .await?,
         account: caller.account,
         is_operator: caller.key.is_none(),
         gateway,
@@ -93,8 +106,8 @@ async fn seen_jobs(
     gateway: &Gateway,
     account: AccountId,
 ) -> Result<Vec<(JobId, JobState, u8)>, GatewayError> {
-    let jobs = gateway.jobs.store().jobs(account, None, SEEN_JOBS).await?;
-    let jobs = jobs.into_iter();
+    let jobs = gateway.jobs.store().jobs(account, None, None, SEEN_JOBS);
+    let jobs = jobs.await?.into_iter();
     Ok(jobs
         .map(|job| (job.id, job.state, job.percentage))
         .collect())
@@ -114,7 +127,7 @@ impl Follower {
                 () = &mut stopping => return None,
                 changed = self.samples.changed(), if self.is_operator => {
                     changed.ok()?;
-                    let sample = self.samples.borrow_and_update().back().copied();
+                    let sample = self.samples.borrow_and_update().back().cloned();
                     if let Some(sample) = sample {
                         return Event::default().event("sample").json_data(sample).ok();
                     }
@@ -151,6 +164,10 @@ impl Follower {
         if let Ok(jobs) = seen_jobs(gateway, account).await {
             compare("jobs", jobs != self.jobs);
             self.jobs = jobs;
+        }
+        if let Ok(batches) = gateway.batches.batches(account, SEEN_BATCHES).await {
+            compare("batches", batches != self.batches);
+            self.batches = batches;
         }
         if changed.is_empty() {
             return None;

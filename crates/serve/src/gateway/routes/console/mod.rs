@@ -35,7 +35,10 @@ pub(super) fn routes() -> Router<Arc<Gateway>> {
         .route("/", read_only(get(page::index)))
         .route("/login", changes(post(access::log_in)))
         .route("/logout", changes(post(access::log_out)))
-        .route("/console/session", read_only(get(access::session)))
+        .route(
+            "/console/session",
+            reads_and_changes(get(access::session).post(access::choose)),
+        )
         .route("/console/events", read_only(get(events::events)))
         .route("/console/services", read_only(get(services::list)))
         .route(

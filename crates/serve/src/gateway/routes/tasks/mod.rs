@@ -17,7 +17,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::super::Gateway;
 use super::super::auth::Caller;
 use super::super::error::GatewayError;
-use super::super::extract::{InPath, InQuery, digits};
+use super::super::extract::{InPath, InQuery, digits, list_limit};
 use super::super::form::{JsonForm, RawForm, StringForm, TaskRequest};
 use super::super::stopping::ShutdownStage;
 use super::operation::{BodySchema, RouteOperation};
@@ -200,11 +200,7 @@ impl TaskPage {
                 GatewayError::bad_request(message).with("place", "before")
             })?),
         };
-        let limit = parameters.limit.unwrap_or(DEFAULT_LISTED_TASKS);
-        if !(1..=MAX_LISTED_TASKS).contains(&limit) {
-            let message = format!("`limit` is {limit}; it must be 1 to {MAX_LISTED_TASKS}");
-            return Err(GatewayError::bad_request(message).with("place", "limit"));
-        }
+        let limit = list_limit(parameters.limit, DEFAULT_LISTED_TASKS, MAX_LISTED_TASKS)?;
         Ok(Self {
             status: parameters.status.map(Status::from),
             before,
