@@ -11,6 +11,7 @@ import re
 import ssl
 import sys
 import threading
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -79,7 +80,7 @@ HOSTILE = [
 # Places whose texts steer the page, and are chosen by the server itself.
 STEERING = {
     "account", "name", "state", "forms", "status", "severity", "dtype", "type", "mediaType",
-    "encoding", "mask", "image", "backend", "precision", "schema", "createdAt", "date", "id",
+    "purpose", "object", "encoding", "mask", "image", "backend", "precision", "schema", "createdAt", "date", "id",
 }
 
 
@@ -153,6 +154,15 @@ class Console:
 
     def see(self, text, timeout=60_000):
         expect(self.page.locator("main")).to_contain_text(text, timeout=timeout)
+
+    def predict(self, service, body):
+        """Creates a task with the page's session."""
+        self.page.evaluate(
+            """([service, body]) => fetch(`api/mlpgateway/account/local/model/${service}/async/predict`, {
+              method: "POST", headers: { "x-pkgtool-console": "1" }, body,
+            })""",
+            [service, body],
+        )
 
     def accessible(self, place):
         """No violation that axe calls serious or critical."""
@@ -327,6 +337,130 @@ def answers(console):
     assert page.locator("button:text-is('Run')").is_disabled()
 
 
+def many(console):
+    """A hundred thousand tasks: the server pages them, and every page comes at once."""
+    page = console.open()
+    page.locator(".card").first.wait_for()
+    times = []
+    asked = []
+    page.on("response", lambda response: "console/tasks" in response.url and asked.append(response))
+    began = time.monotonic()
+    console.go("tasks")
+    rows = page.locator("main tbody tr")
+    expect(rows).to_have_count(50)
+    times.append(time.monotonic() - began)
+    seen = [page.locator("main tbody code").first.inner_text()]
+    for target in ["Older"] * 4 + ["Newer"] * 4:
+        began = time.monotonic()
+        console.click(f"button:text-is('{target}')")
+        expect(page.locator("main tbody code").first).not_to_have_text(seen[-1])
+        times.append(time.monotonic() - began)
+        expect(rows).to_have_count(50)
+        seen.append(page.locator("main tbody code").first.inner_text())
+    assert seen[:5] == seen[:3:-1], seen
+    assert len(set(seen)) == 5, seen
+    page.get_by_label("State").select_option("CANCELED")
+    console.see("No tasks.")
+    page.get_by_label("State").select_option("COMPLETED")
+    expect(rows).to_have_count(50)
+    assert asked and all(len(response.json()) <= 51 for response in asked), "a page is longer"
+    # A task that comes while the page is open is shown with all others there.
+    console.predict("hush_sentence", '{"inputs":[{"data":[[5,8,13]]}]}')
+    expect(page.locator("main tbody code").first).not_to_have_text(seen[0])
+    print(f"slowest page: {max(times) * 1000:.0f} ms")
+    assert max(times) < 5, times
+    console.accessible("many tasks")
+    console.done()
+
+
+def devices(console):
+    """A sound from the microphone and a picture from the camera, both of the browser's own making."""
+    page = console.open()
+    page.locator(".card").first.wait_for()
+    console.go("services/local/murmur_vad")
+    for _ in range(2):
+        console.click("button:text-is('Record')")
+        page.wait_for_timeout(1500)
+        console.click("button:text-is('Stop recording')")
+        console.see("answered in")
+        assert page.locator("main .failure").count() == 0, page.locator("main .failure").all_inner_texts()
+        page.locator("audio").wait_for()
+        page.locator("canvas.wave[data-drawn]").wait_for()
+    console.see("recording.webm")
+    console.go("services/local/spotter_s")
+    console.click("button:text-is('Camera')")
+    page.locator("video").wait_for()
+    page.wait_for_function("document.querySelector('video').videoWidth > 0")
+    console.click("button:text-is('Close')")
+    expect(page.locator("video")).to_have_count(0)
+    console.click("button:text-is('Camera')")
+    page.wait_for_function("document.querySelector('video')?.videoWidth > 0")
+    console.click("button:text-is('Take the picture')")
+    page.locator("canvas[data-drawn]").wait_for()
+    console.see("camera.jpg")
+    assert page.locator("main .failure").count() == 0
+    console.done()
+
+
+def batch(console):
+    """A file of requests runs, fails by line, is cancelled, and is another account's, too."""
+    page = console.open()
+    console.go("batches")
+    console.see("No batch yet.")
+    console.accessible("no batches")
+    chat = "/v1/chat/completions"
+
+    def lines(*texts):
+        bodies = [{"model": "local/chat", "messages": [{"role": "user", "content": text}]} for text in texts]
+        lines = [{"custom_id": str(at), "method": "POST", "url": chat, "body": body} for at, body in enumerate(bodies)]
+        return "\n".join(json.dumps(line) for line in lines).encode()
+
+    def start(name, content):
+        page.locator("input[type=file]").set_input_files({"name": name, "mimeType": "text/plain", "buffer": content})
+        console.click("button:text-is('Run')")
+
+    badges = page.locator("main table .badge")
+    start("good.jsonl", lines("one", "two", "!status 400"))
+    expect(badges).to_have_text(["completed"])
+    console.see("3 of 3, 1 failed")
+    with page.expect_download() as download:
+        console.click("a:text-is('Answers')")
+    answers = [json.loads(line) for line in Path(download.value.path()).read_text().splitlines()]
+    texts = {one["custom_id"]: one["response"]["body"]["choices"][0]["message"]["content"] for one in answers}
+    assert sorted(texts) == ["0", "1"] and "one" in texts["0"], texts
+    with page.expect_download() as download:
+        console.click("a:text-is('Failures')")
+    assert json.loads(Path(download.value.path()).read_text())["custom_id"] == "2"
+    start("bad.jsonl", b'{"custom_id":1}\n<script>window.pwned=1</script>')
+    expect(badges).to_have_text(["failed", "completed"])
+    console.see("line 2")
+    start("slow.jsonl", lines("!stay"))
+    expect(badges.first).to_have_text("in progress")
+    console.click("button:text-is('Cancel')")
+    expect(badges).to_have_text(["cancelled", "failed", "completed"])
+    console.accessible("batches")
+    console.fits("batches")
+    files = page.locator("section", has=page.locator("h2:text-is('Files')")).locator("tbody tr")
+    before = files.count()
+    files.last.locator("button:text-is('Delete')").click()
+    expect(files).to_have_count(before - 1)
+    # The operator sees another account's batches: none. The choice holds after a reload.
+    page.get_by_label("Account").select_option("acme")
+    console.see("No batch yet.")
+    page.reload()
+    console.see("No batch yet.")
+    other = page.context.new_page()
+    other.goto(f"{console.base}#/batches")
+    other.get_by_label("Account").select_option("local")
+    expect(other.locator("main table .badge")).to_have_count(3)
+    other.close()
+    page.bring_to_front()
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    expect(badges).to_have_text(["cancelled", "failed", "completed"])
+    assert page.evaluate("window.pwned") is None
+    console.done()
+
+
 def variants(console):
     page = console.page
     console.go("services/local/glimpse")
@@ -344,27 +478,15 @@ def tasks(console):
     """Tasks appear and end while the page is open; one is cancelled, one is deleted."""
     page = console.page
     console.go("tasks")
-    made = page.evaluate(
-        """async () => {
-          const url = "api/mlpgateway/account/local/model/hush_sentence/async/predict";
-          const made = [];
-          for (let turn = 0; turn < 3; turn += 1) {
-            const response = await fetch(url, {
-              method: "POST",
-              headers: { "x-pkgtool-console": "1" },
-              body: JSON.stringify({ inputs: [{ data: [[5, 8, 13]] }] }),
-            });
-            made.push(await response.json());
-          }
-          return made;
-        }"""
-    )
-    expect(page.locator(".badge:text-is('completed')")).to_have_count(len(made))
+    made = 3
+    for _ in range(made):
+        console.predict("hush_sentence", '{"inputs":[{"data":[[5,8,13]]}]}')
+    expect(page.locator(".badge:text-is('completed')")).to_have_count(made)
     console.click("button:text-is('Result')")
     console.see('"outputs"')
     console.accessible("tasks")
     console.click("button:text-is('Delete')")
-    expect(page.locator(".badge:text-is('completed')")).to_have_count(len(made) - 1)
+    expect(page.locator(".badge:text-is('completed')")).to_have_count(made - 1)
     page.get_by_label("State").select_option("CANCELED")
     console.see("No tasks.")
 
@@ -412,7 +534,7 @@ def looks(console):
         console.open(size, scheme, state, console.base)
         for name in (
             "services", "services/local/spotter_s", "services/local/lookout", "services/local/hush_sentence",
-            "tasks", "training", "packages", "machine", "accounts",
+            "tasks", "batches", "training", "packages", "machine", "accounts",
         ):
             console.go(name)
             console.page.wait_for_timeout(300)
@@ -487,12 +609,7 @@ def restarted(console):
         page.locator(".card").first.wait_for()
     console.go("tasks")
     console.see("No tasks.")
-    page.evaluate(
-        """() => fetch("api/mlpgateway/account/local/model/hush_sentence/async/predict", {
-          method: "POST", headers: { "x-pkgtool-console": "1" },
-          body: JSON.stringify({ inputs: [{ data: [[5, 8, 13]] }] }),
-        })"""
-    )
+    console.predict("hush_sentence", '{"inputs":[{"data":[[5,8,13]]}]}')
     page.locator(".badge:text-is('completed')").wait_for()
     faults = [fault for fault in console.faults if "ERR_" not in fault]
     assert not faults, faults
@@ -532,7 +649,7 @@ def hostile(console):
     page.route(re.compile(r"/(console/(?!events|files)|api/)"), change)
     for text in HOSTILE:
         current["text"] = text
-        for name in ("services", "services/local/spotter_s", "tasks", "training", "packages", "accounts", "machine"):
+        for name in ("services", "services/local/spotter_s", "tasks", "batches", "training", "packages", "accounts", "machine"):
             console.go(name)
             page.locator("h1").first.wait_for()
             page.wait_for_timeout(60)
@@ -647,6 +764,9 @@ def paint(console):
 SCENARIOS = {
     "walk": walk,
     "stopped": stopped,
+    "many": many,
+    "devices": devices,
+    "batch": batch,
     "doors": doors,
     "expired": expired,
     "restarted": restarted,

@@ -1,12 +1,12 @@
 // Usage of the account; for the operator accounts and keys, too.
 
-import { part, post, send } from "./api.js";
+import { changed, part, post, send } from "./api.js";
 import { Badge, bytes, CopyButton, Failure, html, Loading, Page, Table, useAction, useData, useState, When } from "./parts.js";
 
 export function Accounts({ session }) {
   return html`<${Page} title="Accounts">
     <${Usage} session=${session} />
-    ${session.isOperator && html`<${Manage} own=${session.account} />`}
+    ${session.isOperator && html`<${Manage} />`}
   </${Page}>`;
 }
 
@@ -24,14 +24,14 @@ function Usage({ session }) {
   </section>`;
 }
 
-function Manage({ own }) {
-  const accounts = useData("console/accounts");
+function Manage() {
+  const accounts = useData("console/accounts", "accounts");
   const keys = useData("console/keys");
   const [run, busy, error] = useAction();
   const [secret, setSecret] = useState();
   const change = (body) => run(async () => {
     await send("console/accounts", body);
-    await accounts.read();
+    changed("accounts");
   });
   const create = (event) => {
     event.preventDefault();
@@ -39,7 +39,7 @@ function Manage({ own }) {
     run(async () => {
       await send("console/accounts", { name: form.name.value.trim(), rps: Number(form.rps.value || 0) });
       form.reset();
-      await accounts.read();
+      changed("accounts");
     });
   };
   const createKey = (event) => {
@@ -66,8 +66,7 @@ function Manage({ own }) {
         rows=${names.map((one) => [one.id, one.name, one.rps ?? "unlimited",
           html`<${Badge} kind=${one.blocked ? "bad" : "good"}>${one.blocked ? "blocked" : "active"}</${Badge}>`,
           html`<${When} at=${one.createdAt} />`,
-          // Whoever blocks the own account can no longer unblock it here.
-          one.name !== own && html`<button type="button" class="small" disabled=${busy} onClick=${() => change({ name: one.name, blocked: !one.blocked })}>${one.blocked ? "Unblock" : "Block"}</button>`])} />
+          html`<button type="button" class="small" disabled=${busy} onClick=${() => change({ name: one.name, blocked: !one.blocked })}>${one.blocked ? "Unblock" : "Block"}</button>`])} />
       <form class="panel fields" onSubmit=${create}>
         <label>Name<input name="name" required autocomplete="off" /></label>
         <label>Requests per second (empty: unlimited)<input name="rps" type="number" min="1" /></label>

@@ -64,6 +64,7 @@ export const remove = (path) => request("DELETE", path);
 export const raw = (path) => request("GET", path);
 
 export const part = encodeURIComponent;
+export const adapters = "api/adapters/compat/v1";
 export const modelPath = (service) =>
   `api/mlpgateway/account/${part(service.account)}/model/${part(service.name)}`;
 
@@ -85,7 +86,7 @@ export async function* eventData(response) {
   }
 }
 
-// What changes: `services`, `tasks`, `jobs`, and `sample` with a value. After a pause of the
+// What changes: `services`, `tasks`, `jobs`, `batches`, and `sample` with a value. After a pause of the
 // connection everything may have changed.
 const listeners = new Set();
 let source;
@@ -96,8 +97,11 @@ export function listen(call) {
   return () => listeners.delete(call);
 }
 
+// Says what this page has changed.
+export const changed = (...names) => tell(names);
+
 const tell = (names, value) => listeners.forEach((call) => call(names, value));
-const EVERYTHING = ["services", "tasks", "jobs", "machine"];
+const EVERYTHING = ["services", "tasks", "jobs", "batches", "machine"];
 let wanted = false;
 
 export function follow() {

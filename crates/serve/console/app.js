@@ -1,8 +1,9 @@
 // The console: its frame, its pages by the address after `#`, and the session.
 
 import { connected, follow, get, listen, onEnd, send, unfollow } from "./api.js";
-import { Component, Empty, Failure, html, render, useEffect, useState } from "./parts.js";
+import { Component, Empty, Failure, html, render, useAction, useData, useEffect, useState } from "./parts.js";
 import { Accounts } from "./accounts.js";
+import { Batches } from "./batches.js";
 import { Login } from "./login.js";
 import { Machine } from "./machine.js";
 import { Packages } from "./packages.js";
@@ -14,6 +15,7 @@ import { Training } from "./training.js";
 const PAGES = [
   ["services", "Models", Services, () => true],
   ["tasks", "Tasks", Tasks, (session) => session.read],
+  ["batches", "Batches", Batches, (session) => session.predict],
   ["training", "Training", Training, (session) => session.read],
   ["packages", "Packages", Packages, (session) => session.isOperator],
   ["machine", "Machine", Machine, (session) => session.isOperator],
@@ -60,7 +62,10 @@ function App() {
   };
   useEffect(() => {
     const move = () => setAt(place());
+    // Another page of this browser may have chosen another account.
+    const look = () => document.hidden || enter();
     addEventListener("hashchange", move);
+    document.addEventListener("visibilitychange", look);
     const stop = listen((names) => names.includes("connection") && setTurn((turn) => turn + 1));
     onEnd(() => {
       unfollow();
@@ -75,6 +80,7 @@ function App() {
     });
     return () => {
       removeEventListener("hashchange", move);
+      document.removeEventListener("visibilitychange", look);
       stop();
     };
   }, []);
@@ -106,14 +112,31 @@ function App() {
         <li><a href="docs">API</a></li>
       </ul>
       <div class="who">
-        <span>${session.account}${session.isOperator && html` <span class="faint">operator</span>`}</span>
+        ${session.isOperator ? html`<${AccountChoice} session=${session} chosen=${enter} />` : html`<span>${session.account}</span>`}
         <button type="button" class="small" onClick=${leave}>Log out</button>
       </div>
     </nav>
     <main id="main" tabindex="-1">
       ${!connected && html`<div class="notice" role="status">The server does not answer. This page connects again by itself.</div>`}
-      <${Guard} key=${at.join("/")}><${Chosen} at=${at} pages=${pages} session=${session} /></${Guard}>
+      <${Guard} key=${[session.account, ...at].join("/")}><${Chosen} at=${at} pages=${pages} session=${session} /></${Guard}>
     </main>`;
+}
+
+// The account whose services, tasks and trainings the operator sees.
+function AccountChoice({ session, chosen }) {
+  const { data } = useData("console/accounts", "accounts");
+  const [run, busy, error] = useAction();
+  const choose = (event) => run(async () => {
+    await send("console/session", { account: event.target.value });
+    // The events are those of the account, too.
+    unfollow();
+    await chosen();
+  });
+  const names = (data ?? [{ name: session.account }]).map((one) => one.name);
+  return html`<label>Account <span class="faint">(operator)</span><select disabled=${busy} value=${session.account} onChange=${choose}>
+      ${names.map((name) => html`<option value=${name} selected=${name === session.account}>${name}</option>`)}
+    </select></label>
+    <${Failure} error=${error} />`;
 }
 
 function Chosen({ at, pages, session }) {

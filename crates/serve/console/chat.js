@@ -1,6 +1,6 @@
 // A conversation with a model that answers in a stream.
 
-import { eventData, post } from "./api.js";
+import { adapters, eventData, post } from "./api.js";
 import { chatCode, Code } from "./code.js";
 import { Failure, html, useEffect, useRef, useState } from "./parts.js";
 
@@ -40,7 +40,7 @@ export function Chat({ service }) {
     const show = (failed) => setMessages([...asked, { role: "assistant", content: answer, failed }]);
     try {
       const body = { model, messages: told, ...settings, stream: true, stream_options: { include_usage: true } };
-      const response = await post("api/adapters/compat/v1/chat/completions", body, stop.current.signal);
+      const response = await post(`${adapters}/chat/completions`, body, stop.current.signal);
       for await (const data of eventData(response)) {
         if (data === "[DONE]") break;
         const chunk = JSON.parse(data);

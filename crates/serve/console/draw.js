@@ -1,10 +1,7 @@
 // Shows answers: labels as bars, boxes, lines and masks over the picture, times of sounds, vectors,
 // pictures, speech; anything else as JSON. Texts of a model only ever become text.
 
-import { html, percent, Table, useCallback, useEffect, useRef, useState } from "./parts.js";
-
-// Colours that differ in lightness, too; index 0 of a mask is often the background.
-const COLOURS = ["#2563eb", "#ea580c", "#16a34a", "#db2777", "#ca8a04", "#0891b2", "#7c3aed", "#65a30d", "#dc2626", "#475569"];
+import { COLOURS, html, percent, Table, useCallback, useEffect, useRef, useState } from "./parts.js";
 
 const MAX_ROWS = 50;
 const MAX_TEXT = 20000;
@@ -26,7 +23,7 @@ function kinds(answer, input, form) {
   if (isList(answer?.classified_texts)) return answer.classified_texts.map((one) => html`<${Labels} answer=${one} />`);
   if (isList(answer?.labels)) return html`${input?.url && html`<img class="shown" alt="The picture" src=${input.url} />`}<${Labels} answer=${answer} />`;
   if (typeof answer?.image === "string") return html`<img class="shown" alt="The picture of the answer" src=${`data:image/png;base64,${answer.image}`} />`;
-  if (isList(answer?.segments)) return html`<${Segments} answer=${answer} />`;
+  if (isList(answer?.segments)) return html`<${Segments} answer=${answer} input=${input} />`;
   if (isList(answer?.embedded_texts)) return html`<${Similarities} answer=${answer} texts=${input?.text} />`;
   if (isList(answer?.vector)) return html`<p>A vector of ${answer.vector.length} numbers</p><${Json} value=${answer.vector.slice(0, 16)} />`;
   if (isList(answer?.outputs)) return html`<${Outputs} answer=${answer} />`;
@@ -180,9 +177,54 @@ function Classes({ answer, input }) {
 
 const seconds = (value) => (typeof value === "number" ? value.toFixed(2) : "");
 
-function Segments({ answer }) {
+// The largest file whose wave is drawn, in bytes.
+const MAX_WAVE_FILE = 16e6;
+const WAVE_RATE = 8000;
+
+// The loudness of a sound over time, with its segments.
+function Wave({ input, segments }) {
+  const place = useRef();
+  useEffect(() => {
+    let isLatest = true;
+    const draw = async () => {
+      const decoder = new OfflineAudioContext(1, 1, WAVE_RATE);
+      const { duration, samples } = await decoder.decodeAudioData(await input.file.arrayBuffer()).then((sound) => ({
+        duration: sound.duration,
+        samples: sound.getChannelData(0),
+      }));
+      const canvas = place.current;
+      if (!isLatest || !canvas) return;
+      const { width, height } = canvas;
+      const context = canvas.getContext("2d");
+      context.clearRect(0, 0, width, height);
+      segments.forEach((one, at) => {
+        const [from, to] = [one.start, one.end].map((time) => (time / duration) * width);
+        context.fillStyle = `${COLOURS[at % 2]}40`;
+        context.fillRect(from, 0, Math.max(1, to - from), height);
+      });
+      context.fillStyle = getComputedStyle(canvas).color;
+      for (let x = 0; x < width; x += 1) {
+        const [from, to] = [x, x + 1].map((it) => Math.floor((it * samples.length) / width));
+        let most = 0;
+        for (let at = from; at < to; at += 1) most = Math.max(most, Math.abs(samples[at]));
+        const tall = Math.max(1, most * height);
+        context.fillRect(x, (height - tall) / 2, 1, tall);
+      }
+      canvas.dataset.drawn = "";
+    };
+    // A browser may not decode what the server does.
+    draw().catch(() => {});
+    return () => {
+      isLatest = false;
+    };
+  }, [input, segments]);
+  return html`<canvas ref=${place} class="wave" width="800" height="80" role="img" aria-label="The sound with ${segments.length} segments" />`;
+}
+
+function Segments({ answer, input }) {
   const rows = answer.segments.slice(0, 500).map((one) => [seconds(one.start), seconds(one.end), one.text ?? ""]);
   return html`${typeof answer.text === "string" && html`<p class="said">${answer.text}</p>`}
+    ${input?.file?.size < MAX_WAVE_FILE && html`<${Wave} input=${input} segments=${answer.segments} />`}
     <${Table} caption="Segments" columns=${["From, s", "To, s", "Words"]} rows=${rows} empty="It heard nothing." />`;
 }
 

@@ -35,6 +35,27 @@ export function useData(path, ...names) {
   return { ...state, read };
 }
 
+// The number of entries of a page.
+const PAGE = 50;
+
+// Reads a list that the server pages. `address` gives the address for a number of entries after an
+// entry, `idOf` the entry's id there. One entry more than a page shows that there are older ones.
+export function usePages(address, idOf, ...names) {
+  const list = address(PAGE + 1, "");
+  const [state, setState] = useState({ list, starts: [""] });
+  // Another list begins with its first page.
+  const starts = state.list === list ? state.starts : [""];
+  const { data, error, read } = useData(address(PAGE + 1, starts[starts.length - 1]), ...names);
+  const all = data?.data ?? data;
+  const rows = all?.slice(0, PAGE);
+  const go = (next) => setState({ list, starts: next });
+  const turn = html`<div class="row">
+    ${starts.length > 1 && html`<button type="button" onClick=${() => go(starts.slice(0, -1))}>Newer</button>`}
+    ${all?.length > PAGE && html`<button type="button" onClick=${() => go([...starts, idOf(rows[PAGE - 1])])}>Older</button>`}
+  </div>`;
+  return { rows, error, read, turn };
+}
+
 // Runs an action once at a time, with its error.
 export function useAction() {
   const [state, setState] = useState({ busy: false });
@@ -135,5 +156,9 @@ export function When({ at }) {
   const text = today ? date.toLocaleTimeString() : date.toLocaleString();
   return html`<time datetime=${date.toISOString()} title=${date.toLocaleString()}>${text}</time>`;
 }
+
+// Colours that differ in lightness, too; index 0 of a mask is often the background. `console.css`
+// has the same ones for dots.
+export const COLOURS = ["#2563eb", "#ea580c", "#16a34a", "#db2777", "#ca8a04", "#0891b2", "#7c3aed", "#65a30d", "#dc2626", "#475569"];
 
 export const percent = (share) => `${(100 * share).toFixed(1)}%`;

@@ -1,27 +1,20 @@
 // The tasks of the account: live, filtered, page by page from the server.
 
 import { part, raw, remove, send } from "./api.js";
-import { Badge, bytes, Failure, html, Loading, milliseconds, Page, Table, useAction, useData, useState, When } from "./parts.js";
+import { Badge, bytes, Failure, html, Loading, milliseconds, Page, Table, useAction, usePages, useState, When } from "./parts.js";
 
-const PAGE = 50;
 const STATES = { QUEUED: "waiting", PROCESSING: "running", COMPLETED: "completed", CANCELED: "canceled" };
 const KINDS = { QUEUED: "", PROCESSING: "warn", COMPLETED: "good", CANCELED: "bad" };
 const MAX_SHOWN = 20000;
 
 export function Tasks({ session }) {
   const [status, setStatus] = useState("");
-  // The ids after which the pages begin; the first page has none.
-  const [starts, setStarts] = useState([""]);
   const [run, busy, error] = useAction();
   const [result, setResult] = useState();
-  const before = starts[starts.length - 1];
-  const query = new URLSearchParams({ limit: PAGE + 1, ...(status && { status }), ...(before && { before }) });
-  const { data: rows, error: failure, read } = useData(`console/tasks?${query}`, "tasks");
+  const address = (limit, before) =>
+    `console/tasks?${new URLSearchParams({ limit, ...(status && { status }), ...(before && { before }) })}`;
+  const { rows, error: failure, read, turn } = usePages(address, (task) => task.id, "tasks");
   const own = `api/mlpgateway/account/${part(session.account)}/async/task`;
-  const filter = (event) => {
-    setStatus(event.target.value);
-    setStarts([""]);
-  };
   const cancel = (id) => run(async () => {
     await send(`${own}/${id}/cancel`);
     await read();
@@ -43,8 +36,7 @@ export function Tasks({ session }) {
     }
     setResult({ id: task.id, text: await response.text() });
   });
-  const shown = rows?.slice(0, PAGE) ?? [];
-  const cells = shown.map((task) => [
+  const cells = rows?.map((task) => [
     html`<code title=${task.id}>${task.id.slice(-12)}</code>`,
     html`<${Badge} kind=${KINDS[task.status]}>${task.error ? "failed" : STATES[task.status]}</${Badge}>`,
     `${task.account}/${task.service}`,
@@ -58,7 +50,7 @@ export function Tasks({ session }) {
       ${session.write && !["QUEUED", "PROCESSING"].includes(task.status) && html`<button type="button" class="small" disabled=${busy} onClick=${() => drop(task.id)}>Delete</button>`}
     </span>`,
   ]);
-  const choice = html`<label class="inline">State <select value=${status} onChange=${filter}>
+  const choice = html`<label class="inline">State <select value=${status} onChange=${(event) => setStatus(event.target.value)}>
     <option value="">all</option>${Object.entries(STATES).map(([id, name]) => html`<option value=${id}>${name}</option>`)}
   </select></label>`;
   return html`<${Page} title="Tasks" actions=${choice}>
@@ -66,10 +58,7 @@ export function Tasks({ session }) {
     ${!rows && !failure && html`<${Loading} />`}
     ${rows && html`<${Table} caption="Tasks" columns=${["Task", "State", "Model", "Created", "Took", "Attempts", "Answer", "Actions"]} rows=${cells}
       empty="No tasks. Programs create them with POST …/async/predict." />`}
-    <div class="row">
-      ${starts.length > 1 && html`<button type="button" onClick=${() => setStarts(starts.slice(0, -1))}>Newer</button>`}
-      ${rows?.length > PAGE && html`<button type="button" onClick=${() => setStarts([...starts, shown[PAGE - 1].id])}>Older</button>`}
-    </div>
+    ${turn}
     ${result && html`<section class="panel" aria-label="Result of ${result.id}"><h2>Result of <code>${result.id}</code></h2>
       <pre tabindex="0">${result.text.slice(0, MAX_SHOWN) || "(empty)"}${result.text.length > MAX_SHOWN && "…"}</pre>
       <button type="button" onClick=${() => setResult()}>Close</button></section>`}

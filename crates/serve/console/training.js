@@ -1,7 +1,7 @@
 // Training: datasets, jobs with their progress, and what the held-out rows say.
 
 import { base, part, remove, send, upload } from "./api.js";
-import { Badge, bytes, Failure, html, Loading, Page, percent, Table, useAction, useData, useState, When } from "./parts.js";
+import { Badge, bytes, Failure, html, Loading, Page, percent, Table, useAction, useData, usePages, useState, When } from "./parts.js";
 
 const KINDS = { SUCCESS: "good", FAILED: "bad", CANCELED: "bad", RUNNING: "warn" };
 const TRAINABLE = ["text-embedding", "image-embedding"];
@@ -10,11 +10,12 @@ const MAX_LABELS = 40;
 export function Training({ session }) {
   const own = `api/mlpgate/account/${part(session.account)}`;
   const datasets = useData(`${own}/dataset`, "jobs");
-  const jobs = useData(`${own}/job`, "jobs");
+  const page = (limit, before) => `${own}/job?${new URLSearchParams({ limit, ...(before && { before }) })}`;
+  const jobs = usePages(page, (one) => one.jobId, "jobs");
   const services = useData("console/services", "services");
   const [open, setOpen] = useState();
   const [run, busy, error] = useAction();
-  const job = jobs.data?.find((one) => one.jobId === open);
+  const job = jobs.rows?.find((one) => one.jobId === open);
   const cancel = (id) => run(async () => {
     await send(`${own}/job/${id}/cancel`);
     await jobs.read();
@@ -29,9 +30,9 @@ export function Training({ session }) {
       <${Upload} own=${own} done=${datasets.read} />
       <${Start} own=${own} datasets=${datasets.data ?? []} session=${session} services=${services.data ?? []} done=${jobs.read} />
     </div>`}
-    <section><h2>Jobs</h2>${!jobs.data ? html`<${Loading} />` : html`<${Table} caption="Jobs"
+    <section><h2>Jobs</h2>${!jobs.rows ? html`<${Loading} />` : html`<${Table} caption="Jobs"
       columns=${["Job", "Service", "State", "Progress", "Created", "Quality", "Actions"]} empty="No job yet."
-      rows=${jobs.data.map((one) => [
+      rows=${jobs.rows.map((one) => [
         one.jobId,
         html`<a href=${`#/services/${part(session.account)}/${part(one.modelName)}`}>${one.modelName}</a>`,
         html`<${Badge} kind=${KINDS[one.state] ?? ""}>${one.state.toLowerCase()}</${Badge}>`,
@@ -43,7 +44,7 @@ export function Training({ session }) {
           ${one.metrics && html`<button type="button" class="small" onClick=${() => setOpen(one.jobId)}>Details</button>
             <a href=${`${base}${own}/job/${one.jobId}/report`}>Report</a>`}
         </span>`,
-      ])} />`}</section>
+      ])} />`}${jobs.turn}</section>
     ${job?.metrics && html`<${Metrics} job=${job} />`}
     <section><h2>Datasets</h2>${!datasets.data ? html`<${Loading} />` : html`<${Table} caption="Datasets"
       columns=${["Dataset", "Name", "Rows", "Size", "Actions"]} empty="No dataset yet."

@@ -13,6 +13,21 @@ use crate::support::chat_server::ChatServer;
 use crate::support::environment::EnvironmentPiece;
 use crate::support::gateway::{Gateway, Setup};
 
+/// Adds 100,000 copies of the only task, each a second older than the one before.
+const COPIES: &str = "
+    CREATE TEMP TABLE copy AS SELECT * FROM task;
+    CREATE TEMP TABLE number AS
+        WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < 100000)
+        SELECT n FROM number;
+    UPDATE copy SET repeat_key = NULL;
+    CREATE TEMP TABLE made AS SELECT copy.*, n FROM copy, number;
+    UPDATE made SET
+        id = unhex(printf('%012x7%03x8%015x', created_at - n * 1000, 0, n)),
+        created_at = created_at - n * 1000,
+        completed_at = completed_at - n * 1000;
+    ALTER TABLE made DROP COLUMN n;
+    INSERT INTO task SELECT * FROM made;";
+
 /// Returns the command that runs a scenario; `None` skips the test.
 fn scenario(name: &str, gateway: &Gateway) -> Option<Command> {
     let test = format!("the scenario `{name}` of the console");
@@ -75,6 +90,42 @@ fn a_browser_stops_an_answer() {
     if let Some(command) = scenario("stopped", &gateway) {
         run(command, &gateway);
         gateway.until(|| server.left() == 2);
+    }
+}
+
+#[test]
+fn a_browser_turns_pages_of_a_hundred_thousand_tasks() {
+    let setup = Setup::new().packages(examples().join("hush-sentence"));
+    let gateway = setup.start();
+    let body = r#"{"inputs":[{"data":[[5,8,13]]}]}"#;
+    let task = gateway.create("hush_sentence", body);
+    gateway.wait_for(&task, "COMPLETED");
+    let gateway = gateway.stop_and_change(|data| {
+        let database = rusqlite::Connection::open(data.join("pkgtool.db")).expect("it opens");
+        database.execute_batch(COPIES).expect("tasks are added");
+    });
+    if let Some(command) = scenario("many", &gateway) {
+        let said = run(command, &gateway);
+        assert!(said.contains("slowest page: "), "{said}");
+    }
+}
+
+#[test]
+fn a_browser_records_a_sound_and_takes_a_picture() {
+    let gateway = with_examples();
+    if let Some(command) = scenario("devices", &gateway) {
+        run(command, &gateway);
+    }
+}
+
+#[test]
+fn a_browser_runs_a_batch() {
+    let server = ChatServer::start();
+    let setup = Setup::new().proxy("chat", &server.url("/service"));
+    let gateway = setup.start();
+    gateway.account("acme", 10);
+    if let Some(command) = scenario("batch", &gateway) {
+        run(command, &gateway);
     }
 }
 

@@ -173,6 +173,73 @@ fn a_key_begins_a_session_that_ends_with_it() {
 }
 
 #[test]
+fn the_operator_chooses_an_account() {
+    let (gateway, _tree) = with_models(Setup::new());
+    gateway.account("acme", 10);
+    let key = gateway.new_key("acme", "page", "predict,read");
+    let cookie = operator(&gateway);
+    let own = gateway.create("negate", three([1.0, 2.0, 3.0]));
+    gateway.wait_for(&own, "COMPLETED");
+    let choose = |cookie: &str, account: &str| {
+        let body = json!({"account": account}).to_string();
+        let headers = [CONSOLE, ("cookie", cookie)];
+        post(&gateway, "/console/session", &headers, &body)
+    };
+    let chosen = choose(&cookie, "acme").expect(200);
+    let acme = chosen.header("set-cookie").expect("a cookie");
+    assert!(acme.contains("HttpOnly; SameSite=Strict"), "{acme}");
+    let acme = acme.split(';').next().expect("a pair").to_owned();
+    let session = get(&gateway, "/console/session", &acme).expect(200).json();
+    assert_eq!(session["account"], "acme");
+    assert_eq!(session["isOperator"], true);
+    // The account's tasks, and no other ones.
+    let path = "/api/mlpgateway/account/local/model/negate/async/predict";
+    let body = three([4.0, 5.0, 6.0]);
+    let made = gateway.send_with(&key, "POST", path, &body).expect(200);
+    let made = made.json()["taskId"].as_str().expect("an id").to_owned();
+    let listed = |cookie: &str| {
+        let tasks = get(&gateway, "/console/tasks", cookie).expect(200).json();
+        let tasks = tasks.as_array().expect("a list").clone();
+        tasks.into_iter().map(|task| task["id"].clone())
+    };
+    assert_eq!(listed(&acme).collect::<Vec<_>>(), [json!(made)]);
+    assert_eq!(listed(&cookie).collect::<Vec<_>>(), [json!(own)]);
+    let status = format!("/api/mlpgateway/account/acme/async/task/{made}");
+    get(&gateway, &status, &acme).expect(200);
+    get(&gateway, &status, &cookie).expect_error(403, "ANOTHER_ACCOUNT");
+    // A blocked account does not lock the operator out.
+    gateway.command(&["accounts", "set", "acme", "--blocked", "true"]);
+    gateway.until(|| gateway.send_with(&key, "GET", &status, "").status == 402);
+    get(&gateway, "/console/tasks", &acme).expect(200);
+    get(&gateway, "/console/machine", &acme).expect(200);
+    // Back again, and what nobody can choose.
+    choose(&acme, "local").expect(200);
+    choose(&acme, "nobody").expect_error(404, "ENTITY_NOT_FOUND_BY_ID");
+    for wrong in ["0", "-1", "99999", "99999999999999999999", "x", ""] {
+        let (pair, _) = acme.split_once('.').expect("an account");
+        let odd = format!("{pair}.{wrong}");
+        let session = get(&gateway, "/console/session", &odd).expect(200).json();
+        assert_eq!(session["account"], "local", "{wrong}");
+    }
+    // A key's session has the key's account, whatever its cookie says.
+    let mine = log_in(&gateway, &json!({"key": gateway.key}));
+    let number = acme.split_once('.').expect("an account").1;
+    let odd = format!("{mine}.{number}");
+    let session = get(&gateway, "/console/session", &odd).expect(200).json();
+    assert_eq!(session["account"], "local");
+    choose(&mine, "acme").expect_error(403, "OPERATOR_REQUIRED");
+    post(
+        &gateway,
+        "/console/session",
+        &[("cookie", &*acme)],
+        r#"{"account":"local"}"#,
+    )
+    .expect_error(403, "REQUEST_IS_NOT_OF_THE_CONSOLE");
+    post(&gateway, "/logout", &[CONSOLE, ("cookie", &*acme)], "").expect(200);
+    get(&gateway, "/console/session", &cookie).expect_error(401, "mlp.gateway.session_has_ended");
+}
+
+#[test]
 fn a_session_expires() {
     let setup = Setup::new().settings("console.session_days = 0.00002");
     let (gateway, _tree) = with_models(setup);

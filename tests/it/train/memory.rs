@@ -172,11 +172,14 @@ impl TrainingStore for MemoryTraining {
         &self,
         account: AccountId,
         service: Option<i64>,
+        before: Option<JobId>,
         most: usize,
     ) -> Result<Vec<Job>, DatabaseError> {
         let records = self.records();
         let of = |job: &&Job| {
-            job.is.account == account && service.is_none_or(|service| job.is.service == service)
+            job.is.account == account
+                && service.is_none_or(|service| job.is.service == service)
+                && before.is_none_or(|before| job.id.0 < before.0)
         };
         Ok(records
             .jobs

@@ -251,6 +251,11 @@ fn jobs_are_taken_in_turn_and_end_once() {
         assert_eq!(told, [(3, JobState::Canceled), (2, JobState::Failed)]);
         assert_eq!(jobs[1].error.as_deref(), Some("bad"));
         assert_eq!(store.jobs(TWO, None, None, 9).await.expect("it works"), []);
+        let older = store.jobs(ONE, None, Some(JobId(3)), 1).await;
+        let older = older.expect("it works");
+        assert_eq!((older.len(), older[0].id), (1, JobId(2)));
+        let oldest = store.jobs(ONE, None, Some(JobId(1)), 9).await;
+        assert_eq!(oldest.expect("it works"), []);
         let of_first = store.jobs(ONE, Some(1), None, 9).await.expect("it works");
         assert_eq!(of_first.len(), 1);
         let fourth = store

@@ -72,10 +72,11 @@ macro_rules! file {
 }
 
 /// The files, by their names below `console/files/`.
-static FILES: [PageFile; 25] = [
+static FILES: [PageFile; 26] = [
     file!("accounts.js", JAVASCRIPT),
     file!("api.js", JAVASCRIPT),
     file!("app.js", JAVASCRIPT),
+    file!("batches.js", JAVASCRIPT),
     file!("chat.js", JAVASCRIPT),
     file!("code.js", JAVASCRIPT),
     file!("console.css", CSS),
