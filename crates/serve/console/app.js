@@ -127,7 +127,7 @@ function AccountChoice({ session, chosen }) {
   const { data } = useData("console/accounts", "accounts");
   const [run, busy, error] = useAction();
   const choose = (event) => run(async () => {
-    await send("console/session", { account: event.target.value });
+    await send("account", { account: event.target.value });
     // The events are those of the account, too.
     unfollow();
     await chosen();

@@ -207,6 +207,8 @@ async function fileInput(file) {
   return { name: file.name, file, base64: btoa(text), url: URL.createObjectURL(file) };
 }
 
+const stop = (stream) => stream?.getTracks().forEach((track) => track.stop());
+
 function Recorder({ take }) {
   const [recorder, setRecorder] = useState();
   const [run, , error] = useAction();
@@ -222,7 +224,7 @@ function Recorder({ take }) {
       const pieces = [];
       made.ondataavailable = (event) => pieces.push(event.data);
       made.onstop = () => {
-        stream.getTracks().forEach((track) => track.stop());
+        stop(stream);
         take(new File(pieces, "recording.webm", { type: made.mimeType }));
       };
       made.start();
@@ -239,9 +241,14 @@ function Camera({ take }) {
   const view = useRef();
   useEffect(() => {
     if (stream && view.current) view.current.srcObject = stream;
-    return () => stream?.getTracks().forEach((track) => track.stop());
+    return () => stop(stream);
   }, [stream]);
   if (!navigator.mediaDevices?.getUserMedia) return "";
+  const close = () => {
+    // The camera is free before a click opens it again.
+    stop(stream);
+    setStream();
+  };
   const open = () => run(async () => setStream(await navigator.mediaDevices.getUserMedia({ video: true })));
   const shoot = () =>
     run(async () => {
@@ -250,13 +257,13 @@ function Camera({ take }) {
       canvas.height = view.current.videoHeight;
       canvas.getContext("2d").drawImage(view.current, 0, 0);
       const picture = await new Promise((done) => canvas.toBlob(done, "image/jpeg", 0.92));
-      setStream();
+      close();
       take(new File([picture], "camera.jpg", { type: "image/jpeg" }));
     });
   return html`${!stream && html`<button type="button" onClick=${open}>Camera</button>`}
     ${stream && html`<video ref=${view} autoplay muted playsinline aria-label="Camera" />
       <button type="button" class="main" onClick=${shoot}>Take the picture</button>
-      <button type="button" onClick=${() => setStream()}>Close</button>`}
+      <button type="button" onClick=${close}>Close</button>`}
     <${Failure} error=${error} />`;
 }
 

@@ -101,6 +101,8 @@ pub(super) async fn log_out(
 }
 
 /// Changes the account whose tasks, trainings and services the operator sees and uses.
+///
+/// The path is beside that of the login, so that the cookie is for the same paths.
 pub(super) async fn choose(
     State(gateway): State<Arc<Gateway>>,
     _: OperatorCaller,

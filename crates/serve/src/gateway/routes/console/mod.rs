@@ -35,10 +35,8 @@ pub(super) fn routes() -> Router<Arc<Gateway>> {
         .route("/", read_only(get(page::index)))
         .route("/login", changes(post(access::log_in)))
         .route("/logout", changes(post(access::log_out)))
-        .route(
-            "/console/session",
-            reads_and_changes(get(access::session).post(access::choose)),
-        )
+        .route("/account", changes(post(access::choose)))
+        .route("/console/session", read_only(get(access::session)))
         .route("/console/events", read_only(get(events::events)))
         .route("/console/services", read_only(get(services::list)))
         .route(
