@@ -12,8 +12,7 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::environment::PREFIX;
-use super::secrets::{key_from_file, key_from_variable};
+use super::secrets::{key_from_file, key_from_variable, no_setting};
 use super::{GatewaySettings, LOCAL_ACCOUNT, SettingsError};
 use crate::service::{UpstreamAddress, UpstreamKey, UpstreamOptions};
 use pkgtool_base::source::redact::{is_secret_name, redact, redact_address};
@@ -260,10 +259,8 @@ impl Proxy {
             let expected = "the key is missing: set `key_env` or `key_file`";
             return Err(place.wrong("key_header", header, expected));
         }
-        if let Some(env) = self.key_env.as_ref().filter(|env| env.starts_with(PREFIX)) {
-            let expected =
-                format!("variables that begin with `{PREFIX}` are settings: choose another name");
-            return Err(place.wrong("key_env", env, &expected));
+        if let Some(env) = &self.key_env {
+            no_setting(env).map_err(|expected| place.wrong("key_env", env, &expected))?;
         }
         let header = self.key_header(place)?;
         if has_key && header == AUTHORIZATION && addresses.iter().any(UpstreamAddress::has_user) {

@@ -3,8 +3,20 @@
 use std::io::Read as _;
 use std::path::Path;
 
+use super::environment::PREFIX;
+
 /// Maximum size of a key file, in bytes.
 const MAX_KEY_BYTES: u64 = 16 << 10;
+
+/// Checks that a variable with a secret is not a setting.
+pub(super) fn no_setting(variable: &str) -> Result<(), String> {
+    if variable.starts_with(PREFIX) {
+        return Err(format!(
+            "variables that begin with `{PREFIX}` are settings: choose another name"
+        ));
+    }
+    Ok(())
+}
 
 /// Reads a secret from an environment variable. The error says what is wrong with the variable.
 pub(super) fn key_from_variable(name: &str) -> Result<String, String> {

@@ -7,7 +7,7 @@ use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
 use super::proxy::local_account;
-use super::secrets::{key_from_file, key_from_variable};
+use super::secrets::{key_from_file, key_from_variable, no_setting};
 use super::{GatewaySettings, SettingsError};
 use crate::webhook::WebhookSecret;
 use pkgtool_base::source::redact::{redact, redact_address};
@@ -74,6 +74,9 @@ impl Webhook {
             let expected = "expected a name without control characters";
             return Err(self.wrong("name", &self.name.escape_debug().to_string(), expected));
         }
+        if let Some(env) = &self.secret_env {
+            no_setting(env).map_err(|expected| self.wrong("secret_env", env, &expected))?;
+        }
         let url = Url::parse(&self.url).ok();
         let is_address = |url: &Url| matches!(url.scheme(), "http" | "https") && url.has_host();
         if !url.as_ref().is_some_and(is_address) {
@@ -133,6 +136,10 @@ mod tests {
             ("url = \"ftp://me:hush@h\"", "https://"),
             ("url = \"http://h\"\nevents = [\"x.y\"]", "batch.*"),
             ("url = \"http://h\"", "secret_env"),
+            (
+                "url = \"http://h\"\nsecret_env = \"PKGTOOL_HUSH\"",
+                "choose another name",
+            ),
             (
                 "url = \"http://h\"\nsecret_env = \"PKG_NOT_SET\"",
                 "variable",
