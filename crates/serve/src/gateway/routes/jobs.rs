@@ -130,7 +130,7 @@ pub(super) struct JobData {
 #[into_params(parameter_in = Query)]
 struct JobListParameters {
     /// Only jobs older than this one.
-    #[param(nullable = false, minimum = 1)]
+    #[param(nullable = false, minimum = 0)]
     #[serde(default, deserialize_with = "digits")]
     before: Option<i64>,
     /// Maximum number of jobs, at most 1000.
