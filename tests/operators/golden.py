@@ -228,6 +228,58 @@ def constructs():
         save(f'dqlstm-{d}-{per}',[n('DynamicQuantizeLSTM',['X','W','R','B','','','','','ws','wz','rs','rz'],['Y','Yh','Yc'],domain='com.microsoft',hidden_size=H,direction=d)],[vi('X',F,['t',1,In])],[vi(x,F,None) for x in('Y','Yh','Yc')],[dict(X=f32(4+k,1,In)) for k in range(3)],init=[('W',W),('R',R),('B',f32(D,8*H)),('ws',sc()),('wz',z),('rs',sc()),('rz',z)],domains=['com.microsoft'])
 
 
+def fused():
+    """Operators of ONNX Runtime that stand for several of the standard."""
+    rng = np.random.default_rng(7)
+
+    def numbers(*shape):
+        return rng.uniform(-1, 1, shape).astype(np.float32)
+
+    def save(name, operator, shapes, stored=(), **attributes):
+        """The first tensors are inputs, the last ones are stored; shapes begin with a size that changes."""
+        names = [f"x{at}" if shape else "" for at, shape in enumerate(shapes)]
+        kept = [at for at, shape in enumerate(shapes) if shape and at in stored]
+        given = [at for at, shape in enumerate(shapes) if shape and at not in stored]
+        graph = h.make_graph(
+            [h.make_node(operator, names, ["y"], domain="com.microsoft", **attributes)],
+            "g",
+            [h.make_tensor_value_info(names[at], F, shapes[at]) for at in given],
+            [h.make_tensor_value_info("y", F, None)],
+            [nh.from_array(numbers(*shapes[at]), names[at]) for at in kept],
+        )
+        imports = [h.make_opsetid("", 17), h.make_opsetid("com.microsoft", 1)]
+        model = h.make_model(graph, opset_imports=imports, ir_version=10)
+        feeds = []
+        for turn in range(3):
+            sizes = {"n": 1 + turn}
+            feeds.append({names[at]: numbers(*(sizes.get(size, size) for size in shapes[at])) for at in given})
+        keep("fused", name, model, feeds)
+
+    for left in (0, 1):
+        for right in (0, 1):
+            shapes = [["n", 4, 3] if left else ["n", 3, 4], [5, 4] if right else [4, 5]]
+            save(f"matmul-{left}{right}", "FusedMatMul", shapes, stored=[1], transA=left, transB=right, alpha=0.125)
+    save("matmul-plain", "FusedMatMul", [["n", 3, 4], ["n", 4, 5]])
+    save("matmul-batches", "FusedMatMul", [["n", 2, 3, 4], ["n", 2, 5, 4]], transB=1, alpha=-3.0)
+    save("matmul-flat", "FusedMatMul", [[3, "n"], [5, 3]], transA=1, transB=1)
+    save("matmul-old", "TransposeMatMul", [["n", 4, 3], ["n", 4, 5]], transA=1)
+    for name, more in (
+        ("Relu", {}), ("Tanh", {}), ("Sigmoid", {}), ("LeakyRelu", {"activation_alpha": 0.3}),
+        ("HardSigmoid", {"activation_alpha": 0.4, "activation_beta": 0.6}), ("Elu", {"activation_alpha": 1.5}),
+    ):
+        save(f"gemm-{name}", "FusedGemm", [["n", 4], [5, 4], [5]], stored=[1, 2], transB=1, alpha=1.5, beta=0.5, activation=name, **more)
+    save("gemm-no-bias", "FusedGemm", [["n", 4], [4, 5]], activation="Relu")
+    picture, kernel = ["n", 2, 6, 5], [4, 2, 3, 3]
+    for name, parameters in (
+        ("Relu", []), ("Tanh", []), ("Sigmoid", []), ("LeakyRelu", [0.2]), ("Clip", [-0.25, 0.5]), ("HardSigmoid", [0.3, 0.4]),
+    ):
+        more = {"activation_params": parameters} if parameters else {}
+        save(f"conv-{name}", "FusedConv", [picture, kernel, [4]], stored=[1, 2], pads=[1, 1, 1, 1], strides=[2, 1], activation=name, **more)
+    save("conv-sum", "FusedConv", [picture, kernel, [4], ["n", 4, 4, 3]], stored=[1, 2], activation="Relu")
+    save("conv-sum-no-bias", "FusedConv", [picture, kernel, None, ["n", 4, 4, 3]], stored=[1])
+
+
 recurrences()
 constructs()
+fused()
 write()

@@ -1,6 +1,7 @@
 //! Operators that the tract engine implements itself, compared with outputs of ONNX Runtime.
 //!
-//! They include recurrences with all attributes, branches, loops, functions and negative indices.
+//! They include recurrences with all attributes, branches, loops, functions, negative indices and
+//! operators that stand for several.
 //! `tests/operators/golden.py` generates the cases. Each case runs repeatedly in one session, with
 //! other inputs in between, to detect state that leaks from run to run.
 
@@ -39,6 +40,11 @@ fn recurrences_with_memory_are_right_in_every_run() {
 #[test]
 fn branches_loops_functions_and_indices_are_right_in_every_run() {
     assert_eq!(check("constructs"), 28);
+}
+
+#[test]
+fn fused_operators_are_right_in_every_run() {
+    assert_eq!(check("fused"), 23);
 }
 
 /// Runs all cases of an archive and returns their number.

@@ -235,6 +235,42 @@ pub(crate) fn step(operator: &str, inputs: &[&str], output: &str) -> NodeProto {
     }
 }
 
+/// ONNX's code of float32.
+pub(crate) const FLOAT: i32 = 1;
+
+/// Kinds of attributes, with ONNX's codes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum AttributeKind {
+    Float = 1,
+    Int = 2,
+    Text = 3,
+    Tensor = 4,
+    Floats = 6,
+    Ints = 7,
+}
+
+/// Creates an attribute without a value.
+pub(crate) fn named(name: &str, kind: AttributeKind) -> AttributeProto {
+    AttributeProto {
+        name: name.to_owned(),
+        r#type: kind as i32,
+        ..AttributeProto::default()
+    }
+}
+
+/// A float32 tensor of one element as an attribute.
+pub(crate) fn scalar(name: &str, value: f32, dims: Vec<i64>) -> AttributeProto {
+    AttributeProto {
+        t: Some(TensorProto {
+            dims,
+            data_type: FLOAT,
+            float_data: vec![value],
+            ..TensorProto::default()
+        }),
+        ..named(name, AttributeKind::Tensor)
+    }
+}
+
 /// Returns the operator's full name, without the default domain.
 pub(crate) fn operator(node: &NodeProto) -> String {
     if is_default(node) {

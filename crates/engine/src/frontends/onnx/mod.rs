@@ -4,6 +4,7 @@
 mod checks;
 mod exact;
 mod functions;
+mod fused;
 mod graph;
 mod known_wrong;
 mod library;

@@ -3,12 +3,13 @@
 
 use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto};
 
-use super::graph::{Stored, attribute, each_graph_mut, has_input, integer, is_default, step};
+use super::graph::{
+    AttributeKind, FLOAT, Stored, attribute, each_graph_mut, has_input, integer, is_default, named,
+    step,
+};
 
 /// ONNX's codes of element types and attribute types.
-const FLOAT: i32 = 1;
 const INT8: i32 = 3;
-const TENSOR: i32 = 4;
 
 /// Rewrites all such operators.
 pub(crate) fn expand_attributes(model: &mut ModelProto) {
@@ -113,10 +114,8 @@ fn zeros(output: &str, shape: &[i64]) -> NodeProto {
 fn constant(output: &str, tensor: TensorProto) -> NodeProto {
     let mut node = step("Constant", &[], output);
     node.attribute.push(AttributeProto {
-        name: "value".to_owned(),
-        r#type: TENSOR,
         t: Some(tensor),
-        ..AttributeProto::default()
+        ..named("value", AttributeKind::Tensor)
     });
     node
 }

@@ -6,7 +6,7 @@ use tract_onnx::prelude::{DatumType, TractResult};
 use tract_onnx::tract_core::internal::TractErrorContext as _;
 use tract_onnx::tract_hir::infer::Solver;
 
-use crate::frontends::onnx::graph::{attribute, integer, step};
+use crate::frontends::onnx::graph::{AttributeKind, attribute, integer, named, step};
 use crate::frontends::onnx::node_operator::Tensors;
 use pkgtool_kernels::bytes::Sign;
 use pkgtool_kernels::bytes::elementwise::{Grid, IntegerRange};
@@ -27,12 +27,6 @@ pub(super) const TABLE: &str = "Function on bytes";
 /// the padding.
 pub(super) const COUNTS_WHOLE_WINDOWS: &str = "counts_whole_windows";
 
-/// ONNX's codes of attribute types.
-const FLOAT: i32 = 1;
-const INT: i32 = 2;
-const FLOATS: i32 = 6;
-const INTS: i32 = 7;
-
 /// Creates a node with these inputs and the output `output`.
 pub(super) fn new(operator: &str, name: &str, inputs: &[&str], output: &str) -> NodeProto {
     NodeProto {
@@ -41,19 +35,11 @@ pub(super) fn new(operator: &str, name: &str, inputs: &[&str], output: &str) -> 
     }
 }
 
-fn named(name: String, kind: i32) -> AttributeProto {
-    AttributeProto {
-        name,
-        r#type: kind,
-        ..AttributeProto::default()
-    }
-}
-
 /// Adds a list of floats.
 pub(super) fn put_floats(node: &mut NodeProto, name: &str, floats: &[f32]) {
     node.attribute.push(AttributeProto {
         floats: floats.to_vec(),
-        ..named(name.to_owned(), FLOATS)
+        ..named(name, AttributeKind::Floats)
     });
 }
 
@@ -61,7 +47,7 @@ pub(super) fn put_floats(node: &mut NodeProto, name: &str, floats: &[f32]) {
 pub(super) fn put_integers(node: &mut NodeProto, name: &str, integers: Vec<i64>) {
     node.attribute.push(AttributeProto {
         ints: integers,
-        ..named(name.to_owned(), INTS)
+        ..named(name, AttributeKind::Ints)
     });
 }
 
@@ -69,7 +55,7 @@ pub(super) fn put_integers(node: &mut NodeProto, name: &str, integers: Vec<i64>)
 pub(super) fn put_integer(node: &mut NodeProto, name: &str, integer: i64) {
     node.attribute.push(AttributeProto {
         i: integer,
-        ..named(name.to_owned(), INT)
+        ..named(name, AttributeKind::Int)
     });
 }
 
@@ -77,7 +63,7 @@ pub(super) fn put_integer(node: &mut NodeProto, name: &str, integer: i64) {
 pub(super) fn put_grid(node: &mut NodeProto, of: &str, grid: Grid) {
     node.attribute.push(AttributeProto {
         f: grid.scale,
-        ..named(format!("{of}_scale"), FLOAT)
+        ..named(&format!("{of}_scale"), AttributeKind::Float)
     });
     put_integer(node, &format!("{of}_zero_point"), grid.zero_point.into());
     put_sign(node, of, grid.sign);

@@ -3,8 +3,7 @@
 
 use tract_onnx::pb::{AttributeProto, GraphProto, NodeProto};
 
-use super::super::graph::{Shapes, attribute, text};
-use super::{INTS, named};
+use super::super::graph::{AttributeKind, Shapes, attribute, named, text};
 
 /// Writes explicit padding if `auto_pad` requests an output of stride times the input.
 pub(super) fn repair(graph: &mut GraphProto, shapes: &Shapes) {
@@ -60,7 +59,7 @@ pub(super) fn repair(graph: &mut GraphProto, shapes: &Shapes) {
         for (name, ints) in [("pads", begins), ("output_padding", adjustments)] {
             node.attribute.push(AttributeProto {
                 ints,
-                ..named(name, INTS)
+                ..named(name, AttributeKind::Ints)
             });
         }
     }

@@ -9,18 +9,14 @@ use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorPr
 
 use super::exact::{ADDITIVE_MASK, CAST_TO_INT64};
 use super::graph::{
-    Floats, Shapes, attribute, each_graph_mut, each_tensor_mut, integer, is_default, opset, step,
-    text,
+    AttributeKind, Floats, Shapes, attribute, each_graph_mut, each_tensor_mut, integer, is_default,
+    named, opset, scalar, step, text,
 };
 
-/// ONNX's codes of element types and attribute types.
-const FLOAT: i32 = 1;
+/// ONNX's codes of element types.
 const UINT32: i32 = 12;
 const UINT64: i32 = 13;
 const INT64: i32 = 7;
-const TENSOR: i32 = 4;
-const INTS: i32 = 7;
-const INT: i32 = 2;
 
 /// Rewrites the whole model.
 pub(crate) fn repair(model: &mut ModelProto) {
@@ -114,7 +110,7 @@ fn attend(graph: &mut GraphProto, mut node: NodeProto) {
         let mut additive = step(ADDITIVE_MASK, &[&mask, &node.input[0]], &added);
         additive.attribute.push(AttributeProto {
             i: integer(&node, "is_causal", 0),
-            ..named("is_causal", INT)
+            ..named("is_causal", AttributeKind::Int)
         });
         additive.name = format!("{}.mask", node.name);
         graph.node.push(additive);
@@ -153,7 +149,7 @@ fn log_softmax(input: &str, output: &str, axis: i64, opset: i64) -> [NodeProto; 
             int64_data: vec![axis],
             ..TensorProto::default()
         }),
-        ..named("value", TENSOR)
+        ..named("value", AttributeKind::Tensor)
     });
     let mut largest = step("ReduceMax", &[input], &part("max"));
     if opset >= 18 {
@@ -161,7 +157,7 @@ fn log_softmax(input: &str, output: &str, axis: i64, opset: i64) -> [NodeProto; 
     } else {
         largest.attribute.push(AttributeProto {
             ints: vec![axis],
-            ..named("axes", INTS)
+            ..named("axes", AttributeKind::Ints)
         });
     }
     let mut sum = step("ReduceSum", &[&part("exp")], &part("sum"));
@@ -170,7 +166,7 @@ fn log_softmax(input: &str, output: &str, axis: i64, opset: i64) -> [NodeProto; 
     } else {
         sum.attribute.push(AttributeProto {
             ints: vec![axis],
-            ..named("axes", INTS)
+            ..named("axes", AttributeKind::Ints)
         });
     }
     [
@@ -190,34 +186,13 @@ fn flat_log_softmax(input: &str, output: &str, axis: i64, opset: i64) -> Vec<Nod
     let mut flatten = step("Flatten", &[input], &part("flat"));
     flatten.attribute.push(AttributeProto {
         i: axis,
-        ..named("axis", INT)
+        ..named("axis", AttributeKind::Int)
     });
     let mut nodes = vec![flatten];
     nodes.extend(log_softmax(&part("flat"), &part("rows"), 1, opset));
     nodes.push(step("Shape", &[input], &part("shape")));
     nodes.push(step("Reshape", &[&part("rows"), &part("shape")], output));
     nodes
-}
-
-fn named(name: &str, kind: i32) -> AttributeProto {
-    AttributeProto {
-        name: name.to_owned(),
-        r#type: kind,
-        ..AttributeProto::default()
-    }
-}
-
-/// A float32 tensor of one element as an attribute.
-fn scalar(name: &str, value: f32, dims: Vec<i64>) -> AttributeProto {
-    AttributeProto {
-        t: Some(TensorProto {
-            dims,
-            data_type: FLOAT,
-            float_data: vec![value],
-            ..TensorProto::default()
-        }),
-        ..named(name, TENSOR)
-    }
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@
 
 use tract_onnx::pb::{AttributeProto, GraphProto, NodeProto, TensorProto};
 
-use super::super::graph::{Floats, Shapes, step};
-use super::{FLOAT, INT, INT64, named};
+use super::super::graph::{AttributeKind, FLOAT, Floats, Shapes, named, step};
+use super::INT64;
 
 /// Rewrites the products of a graph whose scales are stored.
 pub(super) fn repair(graph: &mut GraphProto, floats: &Floats, shapes: &Shapes) {
@@ -154,7 +154,7 @@ fn finished(
     let mut cast = step("Cast", &[last], &part("float"));
     cast.attribute.push(AttributeProto {
         i: i64::from(FLOAT),
-        ..named("to", INT)
+        ..named("to", AttributeKind::Int)
     });
     nodes.push(cast);
     nodes.push(step(
