@@ -7,7 +7,7 @@ mod accounts;
 mod keys;
 mod moment;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::block_on::block_on;
@@ -22,14 +22,8 @@ use pkgtool_serve::task::Stores;
 #[derive(Debug, clap::Args)]
 pub(super) struct DataDirectoryArgs {
     /// Data directory of the gateway [default: the user's data directory]
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "PKGTOOL_DATA_DIR",
-        default_value = "",
-        hide_default_value = true
-    )]
-    data_dir: PathBuf,
+    #[arg(long, value_name = "DIR", env = "PKGTOOL_DATA_DIR")]
+    data_dir: Option<PathBuf>,
 }
 
 /// The commands `accounts` and `keys`.
@@ -56,7 +50,8 @@ pub(super) fn run(command: &DirectoryCommand) -> Result<Exit, Failure> {
 impl DataDirectoryArgs {
     /// Returns the data directory.
     pub(super) fn directory(&self) -> Result<PathBuf, Failure> {
-        data_dir::of(&self.data_dir).map_err(Failure::Other)
+        let named = self.data_dir.as_deref().unwrap_or(Path::new(""));
+        data_dir::of(named).map_err(Failure::Other)
     }
 
     async fn accounts(&self) -> Result<Accounts, Failure> {

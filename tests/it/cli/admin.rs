@@ -49,6 +49,28 @@ fn status(gateway: &Gateway) -> Value {
 }
 
 #[test]
+fn the_users_data_directory_is_the_default() {
+    let home = tempfile::tempdir().expect("a directory");
+    let path = home.path().to_str().expect("a plain path");
+    let run = |arguments: &[&str]| {
+        let run = pkgtool(arguments);
+        run.variable("XDG_DATA_HOME", path).run()
+    };
+    let arguments = ["accounts", "create", "--name", "acme", "--rps", "5"];
+    run(&arguments).expect_code(0);
+    assert!(home.path().join("pkgtool/pkgtool.db").is_file());
+    let listed = run(&["accounts", "list"]).expect_code(0);
+    assert!(listed.stdout.contains("acme"), "{}", listed.stdout);
+    run(&["keys", "list"]).expect_code(0);
+    let link = run(&["keys", "link"]).expect_code(0).stdout;
+    assert!(
+        link.starts_with("http://127.0.0.1:8080/#login=pc_"),
+        "{link}"
+    );
+    run(&["admin", "status"]).expect_code(0);
+}
+
+#[test]
 fn the_status_counts_what_is_stored() {
     let upstream = Upstream::start();
     let gateway = server(&upstream, "[tasks]\ninline_bytes = 1000");
