@@ -1,12 +1,13 @@
-//! Replaces operators of `com.microsoft` that stand for several operators of the standard, because
-//! the tract library lacks them.
+//! Replaces operators that stand for several others, because the tract library lacks them: those of
+//! `com.microsoft`, and `SwiGLU`.
 //!
 //! Nodes with a form that is unknown here stay, and are rejected by name later.
 
 use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto};
 
 use super::graph::{
-    AttributeKind, attribute, each_graph_mut, has_input, integer, named, scalar, step, text,
+    AttributeKind, attribute, each_graph_mut, has_input, integer, named, operator, scalar, step,
+    text,
 };
 
 /// Attributes of a fused activation, which the operator before it does not have.
@@ -36,21 +37,37 @@ pub(crate) fn spell_out(model: &mut ModelProto) {
 
 fn spell_out_graph(graph: &mut GraphProto) {
     for node in std::mem::take(&mut graph.node) {
-        let several = if node.domain == "com.microsoft" && node.output.len() == 1 {
-            match node.op_type.as_str() {
-                "FusedMatMul" | "TransposeMatMul" => product(&node),
-                "FusedGemm" => activated(&node, "Gemm"),
-                "FusedConv" => activated(&node, "Conv"),
-                _ => None,
-            }
-        } else {
-            None
-        };
-        match several {
+        match several(&node) {
             Some(several) => graph.node.extend(several),
             None => graph.node.push(node),
         }
     }
+}
+
+/// Returns the operators that a node stands for; `None` if it stays.
+fn several(node: &NodeProto) -> Option<Vec<NodeProto>> {
+    if node.output.len() != 1 {
+        return None;
+    }
+    match operator(node).as_str() {
+        "SwiGLU" => gated(node),
+        "com.microsoft::FusedMatMul" | "com.microsoft::TransposeMatMul" => product(node),
+        "com.microsoft::FusedGemm" => activated(node, "Gemm"),
+        "com.microsoft::FusedConv" => activated(node, "Conv"),
+        _ => None,
+    }
+}
+
+/// A swish times another tensor.
+fn gated(node: &NodeProto) -> Option<Vec<NodeProto>> {
+    let [gate, value] = node.input.as_slice() else {
+        return None;
+    };
+    let open = part(&node.output[0], "gate");
+    let mut swish = step("Swish", &[gate], &open);
+    swish.attribute.clone_from(&node.attribute);
+    swish.name.clone_from(&node.name);
+    Some(vec![swish, step("Mul", &[&open, value], &node.output[0])])
 }
 
 /// A product of transposed operands, times a factor.

@@ -133,8 +133,17 @@ fn gathered(data: &Tensor, indices: &Tensor, batch_dims: usize) -> TractResult<T
         let batch = tuple.checked_div(each).unwrap_or(0);
         (batch * named + places[tuple]) * slice
     };
-    let starts = (0..places.len()).map(from);
-    dispatch_copy!(copy(data.datum_type())(data, &shape, starts, slice))
+    copied(data, &shape, (0..places.len()).map(from), slice)
+}
+
+/// Copies slices of a tensor of any dtype, one after the other.
+pub(super) fn copied(
+    data: &Tensor,
+    shape: &[usize],
+    starts: impl Iterator<Item = usize>,
+    slice: usize,
+) -> TractResult<Tensor> {
+    dispatch_copy!(copy(data.datum_type())(data, shape, starts, slice))
 }
 
 #[derive(Debug, Clone)]

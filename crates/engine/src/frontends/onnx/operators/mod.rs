@@ -2,14 +2,18 @@
 //!
 //! They are registered in the library's reader, which builds them like its own operators.
 
+mod bits;
 mod body;
 mod branch;
+mod cache;
+mod cumulative;
 mod facts;
 mod indices;
 mod one_hot;
 mod packed;
 mod pad;
 mod repeat;
+mod reversed;
 mod subgraph;
 mod table;
 
@@ -19,7 +23,7 @@ use super::node_operator::BuildNode;
 use super::recurrent;
 
 /// The operators of this crate by name.
-const OPERATORS: [(&str, BuildNode); 12] = [
+const OPERATORS: [(&str, BuildNode); 16] = [
     ("RNN", recurrent::build),
     ("GRU", recurrent::build),
     ("LSTM", recurrent::build),
@@ -30,6 +34,10 @@ const OPERATORS: [(&str, BuildNode); 12] = [
     ("GatherND", indices::gather),
     ("ScatterND", indices::scatter),
     ("OneHot", one_hot::build),
+    ("BitCast", bits::build),
+    ("CumProd", cumulative::build),
+    ("ReverseSequence", reversed::build),
+    ("TensorScatter", cache::build),
     (packed::NAME, packed::build),
     (table::NAME, table::build),
 ];
