@@ -82,9 +82,10 @@ fn product(node: &NodeProto) -> Option<Vec<NodeProto>> {
     {
         return None;
     }
-    let factor = attribute(node, "alpha").map_or(1.0, |found| found.f);
+    let factor = attribute(node, "alpha").map(|found| found.f);
+    let factor = factor.filter(|factor| factor.to_bits() != 1_f32.to_bits());
     let made = part(output, "product");
-    let made = if factor == 1.0 { output } else { &made };
+    let made = if factor.is_none() { output } else { &made };
     let transposed = [("transA", "...ji", "...ij"), ("transB", "...kj", "...jk")]
         .map(|(name, yes, no)| if integer(node, name, 0) == 0 { no } else { yes });
     let mut multiply = step("MatMul", &[left, right], made);
@@ -98,7 +99,7 @@ fn product(node: &NodeProto) -> Option<Vec<NodeProto>> {
     }
     multiply.name.clone_from(&node.name);
     let mut nodes = vec![multiply];
-    if factor != 1.0 {
+    if let Some(factor) = factor {
         let factor = constant(&mut nodes, output, "factor", factor, left);
         nodes.push(step("Mul", &[made, &factor], output));
     }

@@ -47,7 +47,6 @@ impl NodeOperator for BitCast {
             let source = inputs[0].try_as_plain_ram()?;
             let mut view = cast.try_as_plain_ram_mut()?;
             view.as_bytes_mut().copy_from_slice(source.as_bytes());
-            drop(view);
             Ok(tvec!(cast))
         });
         model.wire_node(prefix, kernel, inputs)

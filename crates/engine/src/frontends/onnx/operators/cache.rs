@@ -94,7 +94,6 @@ impl CacheUpdate {
                     .copy_from_slice(&source[from * slice..(from + 1) * slice]);
             }
         }
-        drop(view);
         Ok(written)
     }
 

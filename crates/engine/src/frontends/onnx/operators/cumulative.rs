@@ -94,7 +94,6 @@ impl CumulativeProduct {
                 }
             }
         }
-        drop(view);
         Ok(data)
     }
 }
