@@ -188,17 +188,15 @@ function Wave({ input, segments }) {
     let isLatest = true;
     const draw = async () => {
       const decoder = new OfflineAudioContext(1, 1, WAVE_RATE);
-      const { duration, samples } = await decoder.decodeAudioData(await input.file.arrayBuffer()).then((sound) => ({
-        duration: sound.duration,
-        samples: sound.getChannelData(0),
-      }));
+      const sound = await decoder.decodeAudioData(await input.file.arrayBuffer());
+      const samples = sound.getChannelData(0);
       const canvas = place.current;
       if (!isLatest || !canvas) return;
       const { width, height } = canvas;
       const context = canvas.getContext("2d");
       context.clearRect(0, 0, width, height);
       segments.forEach((one, at) => {
-        const [from, to] = [one.start, one.end].map((time) => (time / duration) * width);
+        const [from, to] = [one.start, one.end].map((time) => (time / sound.duration) * width);
         context.fillStyle = `${COLOURS[at % 2]}40`;
         context.fillRect(from, 0, Math.max(1, to - from), height);
       });

@@ -65,6 +65,12 @@ fn run(mut command: Command, gateway: &Gateway) -> String {
     said
 }
 
+/// Runs a scenario, or skips it; returns what it printed.
+#[track_caller]
+fn drive(name: &str, gateway: &Gateway) -> Option<String> {
+    Some(run(scenario(name, gateway)?, gateway))
+}
+
 fn with_examples() -> Gateway {
     Setup::new().packages(examples()).start()
 }
@@ -87,8 +93,7 @@ fn a_browser_stops_an_answer() {
     let server = ChatServer::start();
     let setup = Setup::new().proxy("chat", &server.url("/service"));
     let gateway = setup.start();
-    if let Some(command) = scenario("stopped", &gateway) {
-        run(command, &gateway);
+    if drive("stopped", &gateway).is_some() {
         gateway.until(|| server.left() == 2);
     }
 }
@@ -104,8 +109,7 @@ fn a_browser_turns_pages_of_a_hundred_thousand_tasks() {
         let database = rusqlite::Connection::open(data.join("pkgtool.db")).expect("it opens");
         database.execute_batch(COPIES).expect("tasks are added");
     });
-    if let Some(command) = scenario("many", &gateway) {
-        let said = run(command, &gateway);
+    if let Some(said) = drive("many", &gateway) {
         assert!(said.contains("slowest page: "), "{said}");
     }
 }
@@ -113,9 +117,7 @@ fn a_browser_turns_pages_of_a_hundred_thousand_tasks() {
 #[test]
 fn a_browser_records_a_sound_and_takes_a_picture() {
     let gateway = with_examples();
-    if let Some(command) = scenario("devices", &gateway) {
-        run(command, &gateway);
-    }
+    drive("devices", &gateway);
 }
 
 #[test]
@@ -124,17 +126,13 @@ fn a_browser_runs_a_batch() {
     let setup = Setup::new().proxy("chat", &server.url("/service"));
     let gateway = setup.start();
     gateway.account("acme", 10);
-    if let Some(command) = scenario("batch", &gateway) {
-        run(command, &gateway);
-    }
+    drive("batch", &gateway);
 }
 
 #[test]
 fn a_browser_comes_in_by_key_and_link() {
     let gateway = with_examples();
-    if let Some(command) = scenario("doors", &gateway) {
-        run(command, &gateway);
-    }
+    drive("doors", &gateway);
 }
 
 #[test]
@@ -142,32 +140,25 @@ fn a_browser_is_sent_out_when_its_login_expires() {
     // Some ten seconds.
     let setup = Setup::new().settings("console.session_days = 0.00012");
     let gateway = setup.packages(examples().join("hush-sentence")).start();
-    if let Some(command) = scenario("expired", &gateway) {
-        run(command, &gateway);
-    }
+    drive("expired", &gateway);
 }
 
 #[test]
 fn hostile_texts_stay_texts_in_a_browser() {
     let gateway = with_examples();
-    if let Some(command) = scenario("hostile", &gateway) {
-        run(command, &gateway);
-    }
+    drive("hostile", &gateway);
 }
 
 #[test]
 fn a_browser_reaches_the_console_behind_a_prefix_and_tls() {
     let gateway = with_examples();
-    if let Some(command) = scenario("prefix", &gateway) {
-        run(command, &gateway);
-    }
+    drive("prefix", &gateway);
 }
 
 #[test]
 fn a_browser_paints_the_console_at_once() {
     let gateway = with_examples();
-    if let Some(command) = scenario("paint", &gateway) {
-        let said = run(command, &gateway);
+    if let Some(said) = drive("paint", &gateway) {
         assert!(said.contains("first paint: "), "{said}");
     }
 }

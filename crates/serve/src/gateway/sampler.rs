@@ -9,7 +9,6 @@ use sysinfo::{Component, Components, CpuRefreshKind, MemoryRefreshKind, RefreshK
 use super::Gateway;
 use super::recorder::Sample;
 use crate::database::Timestamp;
-use crate::service::ServiceKind;
 
 /// Time between two samples.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -56,12 +55,7 @@ async fn measure(gateway: Weak<Gateway>) {
 fn largest(gateway: &Gateway) -> Vec<(String, u64)> {
     let mut largest = Vec::new();
     for service in gateway.services.all() {
-        let ServiceKind::Device(device) = &service.kind else {
-            continue;
-        };
-        let sessions = device.endpoints();
-        let sessions = sessions.flat_map(|endpoint| endpoint.sessions());
-        let bytes: u64 = sessions.map(|session| session.bytes).sum();
+        let bytes: u64 = service.sessions().iter().map(|it| it.bytes).sum();
         if bytes > 0 {
             largest.push((service.label().to_string(), bytes));
         }

@@ -47,7 +47,7 @@ pub(crate) use call::{seconds, strip_directories};
 
 use crate::account::AccountId;
 use crate::database::Timestamp;
-use engine::ForegroundRequest;
+use engine::{ForegroundRequest, SessionState};
 use futures_util::StreamExt as _;
 use meter::Meter;
 
@@ -129,6 +129,17 @@ impl Service {
             ServiceKind::Device(device) => device.inactive_reason(None),
             ServiceKind::Proxy(upstream) => upstream.inactive_reason(),
             ServiceKind::Untrained(_) => Some(self.not_trained()),
+        }
+    }
+
+    /// Returns the loaded sessions.
+    pub fn sessions(&self) -> Vec<SessionState> {
+        match &self.kind {
+            ServiceKind::Device(device) => {
+                let endpoints = device.endpoints();
+                endpoints.flat_map(|endpoint| endpoint.sessions()).collect()
+            }
+            ServiceKind::Proxy(_) | ServiceKind::Untrained(_) => Vec::new(),
         }
     }
 

@@ -6,8 +6,8 @@
 use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto};
 
 use super::graph::{
-    AttributeKind, attribute, each_graph_mut, has_input, integer, named, operator, scalar, step,
-    text,
+    AttributeKind, attribute, each_graph_mut, has_input, integer, keep_inputs, named, number_like,
+    operator, step, text,
 };
 
 /// Attributes of a fused activation, which the operator before it does not have.
@@ -100,8 +100,9 @@ fn product(node: &NodeProto) -> Option<Vec<NodeProto>> {
     multiply.name.clone_from(&node.name);
     let mut nodes = vec![multiply];
     if let Some(factor) = factor {
-        let factor = constant(&mut nodes, output, "factor", factor, left);
-        nodes.push(step("Mul", &[made, &factor], output));
+        let cast = part(output, "factor");
+        nodes.extend(number_like(factor, left, &cast));
+        nodes.push(step("Mul", &[made, &cast], output));
     }
     Some(nodes)
 }
@@ -122,10 +123,7 @@ fn activated(node: &NodeProto, operator: &str) -> Option<Vec<NodeProto>> {
         let it = it.name.as_str();
         it != ACTIVATION && it != PARAMETERS && !NAMED_PARAMETERS.contains(&it)
     });
-    first.input.truncate(3);
-    while first.input.last().is_some_and(String::is_empty) {
-        first.input.pop();
-    }
+    keep_inputs(&mut first, 3);
     let mut nodes = Vec::new();
     let mut made = part(output, "whole");
     first.output = vec![made.clone()];
@@ -140,11 +138,11 @@ fn activated(node: &NodeProto, operator: &str) -> Option<Vec<NodeProto>> {
             return None;
         };
         let like = node.input.first()?;
-        let least = constant(&mut nodes, output, "least", least, like);
-        let most = constant(&mut nodes, output, "most", most, like);
-        let raised = part(output, "raised");
-        nodes.push(step("Max", &[&made, &least], &raised));
-        nodes.push(step("Min", &[&raised, &most], output));
+        let [lower, upper, raised] = ["least", "most", "raised"].map(|name| part(output, name));
+        nodes.extend(number_like(least, like, &lower));
+        nodes.extend(number_like(most, like, &upper));
+        nodes.push(step("Max", &[&made, &lower], &raised));
+        nodes.push(step("Min", &[&raised, &upper], output));
         return Some(nodes);
     }
     if name.is_empty() {
@@ -164,22 +162,6 @@ fn activated(node: &NodeProto, operator: &str) -> Option<Vec<NodeProto>> {
         }));
     nodes.push(last);
     Some(nodes)
-}
-
-/// Adds a number with the dtype of another tensor.
-fn constant(
-    nodes: &mut Vec<NodeProto>,
-    output: &str,
-    name: &str,
-    value: f32,
-    like: &str,
-) -> String {
-    let (stored, cast) = (part(output, &format!("{name}_f32")), part(output, name));
-    let mut number = step("Constant", &[], &stored);
-    number.attribute.push(scalar("value", value, Vec::new()));
-    nodes.push(number);
-    nodes.push(step("CastLike", &[&stored, like], &cast));
-    cast
 }
 
 fn part(output: &str, name: &str) -> String {

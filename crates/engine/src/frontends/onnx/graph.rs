@@ -258,16 +258,42 @@ pub(crate) fn named(name: &str, kind: AttributeKind) -> AttributeProto {
     }
 }
 
-/// A float32 tensor of one element as an attribute.
-pub(crate) fn scalar(name: &str, value: f32, dims: Vec<i64>) -> AttributeProto {
+/// Creates a tensor attribute with the name `value`.
+pub(crate) fn value(tensor: TensorProto) -> AttributeProto {
     AttributeProto {
-        t: Some(TensorProto {
-            dims,
-            data_type: FLOAT,
-            float_data: vec![value],
-            ..TensorProto::default()
-        }),
-        ..named(name, AttributeKind::Tensor)
+        t: Some(tensor),
+        ..named("value", AttributeKind::Tensor)
+    }
+}
+
+/// Creates a float32 tensor of one element.
+pub(crate) fn number(value: f32) -> TensorProto {
+    TensorProto {
+        data_type: FLOAT,
+        float_data: vec![value],
+        ..TensorProto::default()
+    }
+}
+
+/// Creates a node that gives a tensor.
+pub(crate) fn constant(output: &str, tensor: TensorProto) -> NodeProto {
+    let mut node = step("Constant", &[], output);
+    node.attribute.push(value(tensor));
+    node
+}
+
+/// Creates nodes that give a number in the dtype of another tensor.
+pub(crate) fn number_like(of: f32, like: &str, output: &str) -> [NodeProto; 2] {
+    let stored = format!("{output}_f32");
+    let cast = step("CastLike", &[&stored, like], output);
+    [constant(&stored, number(of)), cast]
+}
+
+/// Keeps the first inputs of a node, at most `most`, without omitted ones at their end.
+pub(crate) fn keep_inputs(node: &mut NodeProto, most: usize) {
+    node.input.truncate(most);
+    while node.input.last().is_some_and(String::is_empty) {
+        node.input.pop();
     }
 }
 

@@ -1,14 +1,13 @@
 //! Rewrites operators with an attribute that the tract library ignores into several operators
 //! without it.
 
-use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto};
+use tract_onnx::pb::{GraphProto, ModelProto, NodeProto, TensorProto};
 
 use super::graph::{
-    AttributeKind, FLOAT, Stored, attribute, each_graph_mut, has_input, integer, is_default, named,
-    step,
+    Stored, attribute, constant, each_graph_mut, has_input, integer, is_default, number_like, step,
 };
 
-/// ONNX's codes of element types and attribute types.
+/// ONNX's code of int8.
 const INT8: i32 = 3;
 
 /// Rewrites all such operators.
@@ -63,13 +62,10 @@ fn spell_out_graph(graph: &mut GraphProto, scales: &[(String, Vec<i64>)]) {
 /// Computes `x * sigmoid(alpha * x)`.
 fn swish(node: &NodeProto, alpha: f32) -> [NodeProto; 5] {
     let part = |name: &str| format!("{}.swish.{name}", node.output[0]);
+    let [stored, alpha] = number_like(alpha, &node.input[0], &part("alpha"));
     [
-        number(&part("alpha_f32"), alpha),
-        step(
-            "CastLike",
-            &[&part("alpha_f32"), &node.input[0]],
-            &part("alpha"),
-        ),
+        stored,
+        alpha,
         step("Mul", &[&node.input[0], &part("alpha")], &part("scaled")),
         step("Sigmoid", &[&part("scaled")], &part("gate")),
         step("Mul", &[&node.input[0], &part("gate")], &node.output[0]),
@@ -80,17 +76,6 @@ fn swish(node: &NodeProto, alpha: f32) -> [NodeProto; 5] {
 fn is_whole(node: &NodeProto, operator: &str) -> bool {
     let has_ends = has_input(node, 0) && !node.output.is_empty();
     has_ends && node.op_type == operator && is_default(node)
-}
-
-fn number(output: &str, value: f32) -> NodeProto {
-    constant(
-        output,
-        TensorProto {
-            data_type: FLOAT,
-            float_data: vec![value],
-            ..TensorProto::default()
-        },
-    )
 }
 
 /// Zeros of int8. A scale of too many elements gets one zero, which contradicts its shape and fails
@@ -109,13 +94,4 @@ fn zeros(output: &str, shape: &[i64]) -> NodeProto {
             ..TensorProto::default()
         },
     )
-}
-
-fn constant(output: &str, tensor: TensorProto) -> NodeProto {
-    let mut node = step("Constant", &[], output);
-    node.attribute.push(AttributeProto {
-        t: Some(tensor),
-        ..named("value", AttributeKind::Tensor)
-    });
-    node
 }

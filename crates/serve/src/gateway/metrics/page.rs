@@ -80,7 +80,7 @@ impl VisibleNames {
 impl GatewayMetrics {
     /// Renders the page.
     pub(in crate::gateway) fn page(&self, present: &CurrentState, format: PageFormat) -> String {
-        let sessions = present.services.iter().flat_map(|it| sessions(it));
+        let sessions = present.services.iter().flat_map(|it| it.sessions());
         let workers: Vec<u32> = sessions.filter_map(|session| session.process).collect();
         let processes = ProcessMetrics::now(&workers);
         let mut page = Page::new(format);
@@ -339,7 +339,7 @@ fn write_session_totals(page: &mut Page, present: &CurrentState) {
         .add(&[], services.len());
     page.gauge("pkgtool_packages_unserved", "Packages that are not served.")
         .add(&[], present.unserved);
-    let count: usize = services.iter().map(|it| sessions(it).len()).sum();
+    let count: usize = services.iter().map(|it| it.sessions().len()).sum();
     page.gauge("pkgtool_sessions", "Loaded sessions.")
         .add(&[], count);
     page.gauge(
@@ -404,7 +404,7 @@ impl<'s> NumberedSessions<'s> {
     fn of(services: &'s [Arc<Service>]) -> Self {
         let mut all = Vec::new();
         for (label, services) in by_label(services) {
-            let of_label = services.iter().flat_map(|service| sessions(service));
+            let of_label = services.iter().flat_map(|it| it.sessions());
             for (number, session) in of_label.enumerate() {
                 all.push((label, (number + 1).to_string(), session));
             }
@@ -423,16 +423,6 @@ fn by_label(services: &[Arc<Service>]) -> BTreeMap<&str, Vec<&Service>> {
         }
     }
     labels
-}
-
-fn sessions(service: &Service) -> Vec<SessionState> {
-    match &service.kind {
-        ServiceKind::Device(device) => {
-            let endpoints = device.endpoints();
-            endpoints.flat_map(|endpoint| endpoint.sessions()).collect()
-        }
-        ServiceKind::Proxy(_) | ServiceKind::Untrained(_) => Vec::new(),
-    }
 }
 
 /// Returns the number of waiting and running requests of a service.

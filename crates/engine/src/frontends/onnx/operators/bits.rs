@@ -4,7 +4,7 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::frontends::onnx::node_operator::{Built, NodeOperator, Tensors, Wired, operator};
+use crate::frontends::onnx::node_operator::{Built, same_shape};
 use crate::graph::kernel::Kernel;
 
 const NAME: &str = "BitCast";
@@ -17,27 +17,8 @@ pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
         is_plain(to) && to != bool::datum_type(),
         "casts of bits to {to:?} are not supported"
     );
-    operator(NAME, 1, BitCast { to })
-}
-
-/// Returns whether elements are plain bytes.
-fn is_plain(dtype: DatumType) -> bool {
-    dtype.is_number() && !dtype.is_quantized() || dtype == bool::datum_type()
-}
-
-#[derive(Debug, Clone, Copy)]
-struct BitCast {
-    to: DatumType,
-}
-
-impl NodeOperator for BitCast {
-    fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
-        s.equals(&outputs[0].datum_type, self.to)?;
-        s.equals(&inputs[0].shape, &outputs[0].shape)
-    }
-
-    fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
-        let (from, to) = (model.outlet_fact(inputs[0])?.datum_type, self.to);
+    same_shape(NAME, 1, [None, Some(to)], move |prefix, model, inputs| {
+        let from = model.outlet_fact(inputs[0])?.datum_type;
         ensure!(
             is_plain(from) && from.size_of() == to.size_of(),
             "the bits of {from:?} do not fit {to:?}"
@@ -50,5 +31,10 @@ impl NodeOperator for BitCast {
             Ok(tvec!(cast))
         });
         model.wire_node(prefix, kernel, inputs)
-    }
+    })
+}
+
+/// Returns whether elements are plain bytes.
+fn is_plain(dtype: DatumType) -> bool {
+    dtype.is_number() && !dtype.is_quantized() || dtype == bool::datum_type()
 }

@@ -28,7 +28,7 @@ pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
 #[derive(Debug, Clone, Copy)]
 struct CacheUpdate {
     axis: i64,
-    /// What does not fit at the end continues at the start.
+    /// Rows beyond the end of the cache are written at its start.
     wraps: bool,
 }
 

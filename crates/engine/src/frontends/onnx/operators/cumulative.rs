@@ -5,9 +5,7 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
 use super::super::graph::integer;
-use crate::frontends::onnx::node_operator::{
-    Built, NodeOperator, Tensors, Wired, axis_of, integers_of, operator,
-};
+use crate::frontends::onnx::node_operator::{Built, Wired, axis_of, integers_of, same_shape};
 use crate::graph::kernel::Kernel;
 
 const NAME: &str = "CumProd";
@@ -15,7 +13,10 @@ const NAME: &str = "CumProd";
 /// Builds a `CumProd`.
 pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
     let [reverse, exclusive] = ["reverse", "exclusive"].map(|name| integer(node, name, 0) != 0);
-    operator(NAME, 2, CumulativeProduct { reverse, exclusive })
+    let of = CumulativeProduct { reverse, exclusive };
+    same_shape(NAME, 2, [None; 2], move |prefix, model, inputs| {
+        of.wire(prefix, model, inputs)
+    })
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -26,15 +27,10 @@ struct CumulativeProduct {
     exclusive: bool,
 }
 
-impl NodeOperator for CumulativeProduct {
-    fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
-        s.equals(&inputs[0].datum_type, &outputs[0].datum_type)?;
-        s.equals(&inputs[0].shape, &outputs[0].shape)
-    }
-
-    fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
+impl CumulativeProduct {
+    fn wire(self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
         let fact = model.outlet_fact(inputs[0])?.without_value();
-        let (of, dtype) = (*self, fact.datum_type);
+        let dtype = fact.datum_type;
         ensure!(
             [f16::datum_type(), f32::datum_type(), f64::datum_type()].contains(&dtype)
                 || dtype.is_integer(),
@@ -56,18 +52,16 @@ impl NodeOperator for CumulativeProduct {
                     DatumType::F32 => |value| f64::from(value as f32),
                     _ => |value| value,
                 };
-                of.products(wide, axis, 1.0, |a: f64, b| round(a * b))?
+                self.products(wide, axis, 1.0, |a: f64, b| round(a * b))?
             } else {
                 let wide = data.cast_to::<i64>()?.into_owned();
-                of.products(wide, axis, 1, i64::wrapping_mul)?
+                self.products(wide, axis, 1, i64::wrapping_mul)?
             };
             Ok(tvec!(products.cast_to_dt(dtype)?.into_owned()))
         });
         model.wire_node(prefix, kernel, inputs)
     }
-}
 
-impl CumulativeProduct {
     fn products<T: Datum + Copy>(
         self,
         mut data: Tensor,

@@ -6,7 +6,9 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::super::graph::integer;
 use super::indices::copied;
-use crate::frontends::onnx::node_operator::{Built, NodeOperator, Tensors, Wired, operator};
+use crate::frontends::onnx::node_operator::{
+    Built, NodeOperator, Tensors, Wired, integers_of, operator,
+};
 use crate::graph::guard::InvalidInput;
 use crate::graph::kernel::Kernel;
 
@@ -55,8 +57,7 @@ fn reversed(time_is_first: bool, data: &Tensor, lengths: &Tensor) -> TractResult
     } else {
         (second, first)
     };
-    let lengths = lengths.try_as_plain_ram()?;
-    let lengths = lengths.as_slice::<i64>()?;
+    let lengths = integers_of(lengths)?;
     ensure!(
         lengths.len() == batches,
         "{} lengths do not fit {batches} sequences",

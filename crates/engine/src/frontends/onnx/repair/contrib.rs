@@ -4,7 +4,7 @@
 use tract_onnx::pb::{GraphProto, NodeProto};
 
 use super::super::exact::FULL_SEQUENCES;
-use super::super::graph::{attribute, has_input, step};
+use super::super::graph::{attribute, has_input, keep_inputs, step};
 
 /// Rewrites all such operators in a graph.
 pub(super) fn repair(graph: &mut GraphProto) {
@@ -29,10 +29,7 @@ pub(super) fn repair(graph: &mut GraphProto) {
 /// or fails if an input before it is omitted.
 fn with_bias(node: &mut NodeProto, place: usize) -> Option<NodeProto> {
     let bias = has_input(node, place).then(|| node.input[place].clone());
-    node.input.truncate(place);
-    while node.input.last().is_some_and(String::is_empty) {
-        node.input.pop();
-    }
+    keep_inputs(node, place);
     let shifted = format!("{}.biased", node.output.first()?);
     let sum = step("Add", &[node.input.get(1)?, &bias?], &shifted);
     node.input[1] = shifted;

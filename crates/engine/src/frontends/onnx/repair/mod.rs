@@ -9,8 +9,8 @@ use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorPr
 
 use super::exact::{ADDITIVE_MASK, CAST_TO_INT64};
 use super::graph::{
-    AttributeKind, Floats, Shapes, attribute, each_graph_mut, each_tensor_mut, integer, is_default,
-    named, opset, scalar, step, text,
+    AttributeKind, Floats, Shapes, attribute, constant, each_graph_mut, each_tensor_mut, integer,
+    is_default, named, number, number_like, opset, step, text, value,
 };
 
 /// ONNX's codes of element types.
@@ -54,7 +54,10 @@ fn widen(tensor: &mut TensorProto) {
 /// library.
 fn fill_with_float(node: &mut NodeProto) {
     if node.op_type == "ConstantOfShape" && attribute(node, "value").is_none() {
-        node.attribute.push(scalar("value", 0.0, vec![1]));
+        node.attribute.push(value(TensorProto {
+            dims: vec![1],
+            ..number(0.0)
+        }));
     }
 }
 
@@ -122,11 +125,10 @@ fn attend(graph: &mut GraphProto, mut node: NodeProto) {
 /// Computes `max(x, 0) + log(1 + exp(-|x|))`, which does not overflow, unlike `log(1 + exp(x))`.
 fn softplus(input: &str, output: &str) -> [NodeProto; 9] {
     let part = |name: &str| format!("{output}.softplus.{name}");
-    let mut one = step("Constant", &[], &part("one_f32"));
-    one.attribute.push(scalar("value", 1.0, Vec::new()));
+    let [stored, one] = number_like(1.0, input, &part("one"));
     [
+        stored,
         one,
-        step("CastLike", &[&part("one_f32"), input], &part("one")),
         step("Abs", &[input], &part("abs")),
         step("Neg", &[&part("abs")], &part("neg")),
         step("Exp", &[&part("neg")], &part("exp")),
@@ -141,16 +143,12 @@ fn softplus(input: &str, output: &str) -> [NodeProto; 9] {
 /// logarithm of a softmax.
 fn log_softmax(input: &str, output: &str, axis: i64, opset: i64) -> [NodeProto; 7] {
     let part = |name: &str| format!("{output}.log_softmax.{name}");
-    let mut along = step("Constant", &[], &part("axes"));
-    along.attribute.push(AttributeProto {
-        t: Some(TensorProto {
-            dims: vec![1],
-            data_type: INT64,
-            int64_data: vec![axis],
-            ..TensorProto::default()
-        }),
-        ..named("value", AttributeKind::Tensor)
-    });
+    let axes = TensorProto {
+        dims: vec![1],
+        data_type: INT64,
+        int64_data: vec![axis],
+        ..TensorProto::default()
+    };
     let mut largest = step("ReduceMax", &[input], &part("max"));
     if opset >= 18 {
         largest.input.push(part("axes"));
@@ -170,7 +168,7 @@ fn log_softmax(input: &str, output: &str, axis: i64, opset: i64) -> [NodeProto; 
         });
     }
     [
-        along,
+        constant(&part("axes"), axes),
         largest,
         step("Sub", &[input, &part("max")], &part("shifted")),
         step("Exp", &[&part("shifted")], &part("exp")),
