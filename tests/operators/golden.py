@@ -279,7 +279,162 @@ def fused():
     save("conv-sum-no-bias", "FusedConv", [picture, kernel, None, ["n", 4, 4, 3]], stored=[1])
 
 
+def attentions():
+    """Attention operators of ONNX Runtime, with their masks and caches."""
+    rng = np.random.default_rng(11)
+    batch, heads, size = 2, 2, 4
+    hidden = heads * size
+
+    def numbers(*shape):
+        return rng.uniform(-2, 2, shape).round(2).astype(np.float32)
+
+    def save(name, operator, inputs, outputs, stored=(), **attributes):
+        """Inputs are functions of the turn, by name; the first turns differ in their sizes."""
+        runs = [{key: make(turn) for key, make in inputs.items() if make} for turn in range(3)]
+        types = {key: h.np_dtype_to_tensor_dtype(value.dtype) for key, value in runs[0].items()}
+        graph = h.make_graph(
+            [h.make_node(operator, [key if make else "" for key, make in inputs.items()], outputs,
+                         domain="com.microsoft", **attributes)],
+            "g",
+            [h.make_tensor_value_info(key, types[key], [None] * value.ndim) for key, value in runs[0].items() if key not in stored],
+            [h.make_tensor_value_info(key, F, None) for key in outputs if key],
+            [nh.from_array(runs[0][key], key) for key in stored],
+        )
+        imports = [h.make_opsetid("", 17), h.make_opsetid("com.microsoft", 1)]
+        model = h.make_model(graph, opset_imports=imports, ir_version=10)
+        keep("grouped" if operator == "GroupQueryAttention" else "attention", name, model, [{key: value for key, value in run.items() if key not in stored} for run in runs])
+
+    def rows(of, width=hidden):
+        return lambda turn: numbers(batch, of + turn, width)
+
+    def flags(*shape, least=1):
+        """Flags of keys that are seen; the first keys always are."""
+        made = rng.integers(0, 2, shape).astype(np.int32)
+        made[..., :least] = 1
+        return made
+
+    three = {"q": rows(3), "k": rows(3), "v": rows(3)}
+    bias = lambda turn: numbers(3 * hidden)
+    for name, more, outputs, attributes in (
+        ("bias", {"bias": bias}, ["y"], {}),
+        ("scale", {}, ["y"], {"scale": 0.2}),
+        ("causal", {"bias": bias}, ["y"], {"unidirectional": 1}),
+        ("lengths", {"bias": None, "m": lambda turn: np.array([2 + turn, 3], np.int32)}, ["y"], {}),
+        ("flags", {"bias": bias, "m": lambda turn: flags(batch, 3 + turn)}, ["y"], {}),
+        ("flags-of-rows", {"bias": None, "m": lambda turn: flags(batch, 3 + turn, 3 + turn)}, ["y"], {}),
+        ("filter", {"bias": None, "m": lambda turn: flags(batch, 3 + turn, least=0)}, ["y"], {"mask_filter_value": -1.5}),
+        ("added", {"bias": None, "m": None, "a": lambda turn: numbers(1, heads, 3 + turn, 3 + turn)}, ["y"], {}),
+        ("added-to-flags", {"bias": None, "m": lambda turn: flags(batch, 3 + turn), "a": lambda turn: numbers(batch, 1, 3 + turn, 3 + turn)}, ["y"], {}),
+        ("present", {}, ["y", "pk", "pv"], {}),
+        ("past", {"bias": bias, "m": None, "a": None, "ik": lambda turn: numbers(batch, heads, 2, size),
+                  "iv": lambda turn: numbers(batch, heads, 2, size)}, ["y", "pk", "pv"], {}),
+        ("past-masked", {"bias": None, "m": lambda turn: flags(batch, 5 + turn), "a": lambda turn: numbers(1, 1, 3 + turn, 5 + turn),
+                         "ik": lambda turn: numbers(batch, heads, 2, size), "iv": lambda turn: numbers(batch, heads, 2, size)},
+         ["y", "pk", "pv"], {"unidirectional": 1}),
+        ("past-scores", {"bias": None, "m": None, "a": None, "ik": lambda turn: numbers(batch, heads, 2, size),
+                         "iv": lambda turn: numbers(batch, heads, 2, size)}, ["y", "pk", "pv", "s"], {}),
+    ):
+        stored = ["bias"] if more.get("bias") else []
+        save(f"heads-{name}", "MultiHeadAttention", {**three, **more}, outputs, stored, num_heads=heads, **attributes)
+    save("heads-cross", "MultiHeadAttention", {"q": rows(2), "k": rows(5), "v": rows(5, heads * 3)}, ["y"], num_heads=heads)
+    save("heads-cross-kept", "MultiHeadAttention",
+         {"q": rows(2), "k": lambda turn: numbers(batch, heads, 4 + turn, size), "v": lambda turn: numbers(batch, heads, 4 + turn, size)},
+         ["y"], num_heads=heads)
+
+    x = lambda turn: numbers(batch, 3 + turn, 6)
+    whole = {"x": x, "w": lambda turn: numbers(6, 3 * hidden), "b": bias}
+    past = lambda turn: numbers(2, batch, heads, 2, size)
+    for name, more, outputs, attributes in (
+        ("plain", {}, ["y"], {}),
+        ("causal", {}, ["y", "p"], {"unidirectional": 1}),
+        ("lengths", {"m": lambda turn: np.array([2 + turn, 3], np.int32)}, ["y"], {}),
+        ("spans", {"m": lambda turn: np.array([2 + turn, 3, 0, 1], np.int32)}, ["y"], {}),
+        ("flags", {"m": lambda turn: flags(batch, 3 + turn)}, ["y"], {}),
+        ("flags-of-rows", {"m": lambda turn: flags(batch, 3 + turn, 3 + turn)}, ["y"], {"scale": 0.5}),
+        ("past", {"m": None, "i": past}, ["y", "p"], {"unidirectional": 1}),
+        ("added", {"m": None, "i": None, "a": lambda turn: numbers(batch, heads, 3 + turn, 3 + turn)}, ["y"], {}),
+        ("past-flags", {"m": lambda turn: flags(batch, 5 + turn), "i": past}, ["y", "p"], {}),
+    ):
+        save(f"whole-{name}", "Attention", {**whole, **more}, outputs, ["w", "b"], num_heads=heads, **attributes)
+    sizes = {"x": x, "w": lambda turn: numbers(6, 2 * hidden + heads * 3), "b": lambda turn: numbers(2 * hidden + heads * 3)}
+    save("whole-sizes", "Attention", sizes, ["y"], ["w", "b"], num_heads=heads, qkv_hidden_sizes=[hidden, hidden, heads * 3])
+
+    def quantised(scales, dtype, zero):
+        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+        return {
+            "x": lambda turn: rng.integers(0, 255, (batch, 3 + turn, 6)).astype(np.uint8),
+            "w": lambda turn: rng.integers(low, high, (6, 3 * hidden)).astype(dtype),
+            "b": bias,
+            "xs": lambda turn: np.float32(0.02),
+            "ws": lambda turn: np.float32(0.01) if scales == 1 else rng.uniform(0.005, 0.02, scales).astype(np.float32),
+            "m": None,
+            "xz": lambda turn: np.uint8(127),
+            "wz": lambda turn: np.array(zero, dtype) if scales == 1 else np.full(scales, zero, dtype),
+        }
+
+    stored = ["w", "b", "xs", "ws", "xz", "wz"]
+    save("bytes", "QAttention", quantised(1, np.int8, 3), ["y"], stored, num_heads=heads)
+    save("bytes-unsigned", "QAttention", quantised(1, np.uint8, 130), ["y"], stored, num_heads=heads, unidirectional=1)
+    save("bytes-columns", "QAttention", quantised(3 * hidden, np.int8, 0), ["y"], stored, num_heads=heads)
+    save("bytes-mask", "QAttention", {**quantised(1, np.int8, 0), "m": lambda turn: flags(batch, 3 + turn)}, ["y"], stored, num_heads=heads)
+    save("bytes-past", "QAttention", {**quantised(1, np.int8, 0), "i": past}, ["y", "p"], stored, num_heads=heads, unidirectional=1)
+
+    # The runtime accepts several new tokens after others only for one sequence.
+    heads, keys, positions, size = 4, 2, 16, 16
+    angles = rng.uniform(-3, 3, (positions, size // 2))
+    cos, sin = (lambda turn: np.cos(angles).round(3).astype(np.float32)), (lambda turn: np.sin(angles).round(3).astype(np.float32))
+
+    def grouped(new, kept, lengths=None, total=None, packed=False, most=None, batch=1):
+        """Inputs for new tokens of each turn, after as many in the cache."""
+        width = keys * size
+        new, kept = [[it] * 3 if isinstance(it, int) else it for it in (new, kept)]
+
+        def of(turn):
+            return total[turn] if total else new[turn] + kept[turn]
+
+        made = {"q": lambda turn: numbers(batch, new[turn], heads * size + (2 * width if packed else 0))}
+        for key in "kv":
+            made[key] = None if packed else lambda turn: numbers(batch, new[turn], width)
+        for key in ("ik", "iv"):
+            made[key] = lambda turn: numbers(batch, keys, most or kept[turn], size)
+        made["l"] = lambda turn: np.array(lengths[turn] if lengths else [of(turn) - 1] * batch, np.int32)
+        made["t"] = lambda turn: np.array(of(turn), np.int32)
+        return made
+
+    turned = {"cos": cos, "sin": sin}
+    all_outputs = ["y", "pk", "pv"]
+    ragged = {"lengths": [[4, 2], [3, 5], [2, 2]], "total": [5, 6, 3], "batch": 2}
+    for name, inputs, attributes in (
+        ("prompt", grouped([3, 4, 5], 0, batch=2), {}),
+        ("step", grouped(1, [3, 4, 5], batch=3), {}),
+        ("several", grouped([2, 3, 4], 3), {}),
+        ("packed", grouped([3, 1, 2], [0, 3, 4], packed=True), {}),
+        ("scale", grouped(1, [3, 4, 5]), {"scale": 0.3}),
+        ("limit", grouped([3, 1, 2], [0, 3, 4]), {"softcap": 0.5}),
+        ("smooth", grouped([3, 1, 2], [0, 3, 4]), {"smooth_softmax": 1}),
+        ("window", grouped([5, 1, 2], [0, 5, 4]), {"local_window_size": 2}),
+        ("both-ways", grouped([3, 4, 5], 0), {"causal": 0}),
+        ("buffer", grouped(1, [3, 4, 5], most=8), {}),
+        ("ragged", grouped(1, 0, most=8, **ragged), {}),
+        ("ragged-grows", grouped(1, [4, 5, 2], **ragged), {}),
+        ("turned", {**grouped([3, 1, 2], [0, 3, 4]), **turned}, {"do_rotary": 1}),
+        ("turned-pairs", {**grouped([3, 1, 2], [0, 3, 4]), **turned}, {"do_rotary": 1, "rotary_interleaved": 1}),
+        ("turned-ragged", {**grouped(1, 0, most=8, **ragged), **turned}, {"do_rotary": 1}),
+        ("turned-packed", {**grouped([3, 1, 2], [0, 3, 4], packed=True), **turned}, {"do_rotary": 1}),
+        ("positions", {**grouped(1, [3, 4, 5]), **turned, "p": lambda turn: np.array([[5 + turn]], np.int64)}, {"do_rotary": 1}),
+        ("positions-prompt", {**grouped([3, 4, 5], 0), **turned, "p": lambda turn: np.array([range(3 + turn)], np.int64)}, {"do_rotary": 1}),
+        ("added", {**grouped(1, [3, 4, 5]), "cos": None, "sin": None, "p": None, "a": lambda turn: numbers(1, heads, 1, 4 + turn)}, {}),
+        ("sinks", {**grouped([3, 1, 2], [0, 3, 4]), "cos": None, "sin": None, "p": None, "a": None, "h": lambda turn: numbers(heads)}, {}),
+    ):
+        attributes = {"num_heads": heads, "kv_num_heads": keys, **attributes}
+        save(f"grouped-{name}", "GroupQueryAttention", inputs, all_outputs, **attributes)
+    for kind in (1, 2):
+        save(f"grouped-scores-{kind}", "GroupQueryAttention", grouped([3, 1, 2], [0, 3, 4]), [*all_outputs, "s"],
+             num_heads=heads, kv_num_heads=keys, qk_output=kind)
+
+
 recurrences()
 constructs()
 fused()
+attentions()
 write()

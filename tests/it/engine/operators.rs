@@ -1,6 +1,6 @@
 //! Operators that the tract engine implements itself, compared with outputs of ONNX Runtime.
 //!
-//! They include recurrences with all attributes, branches, loops, functions, negative indices and
+//! They include recurrences with all attributes, attention with its masks and caches, branches, loops, functions, negative indices and
 //! operators that stand for several.
 //! `tests/operators/golden.py` generates the cases. Each case runs repeatedly in one session, with
 //! other inputs in between, to detect state that leaks from run to run.
@@ -45,6 +45,16 @@ fn branches_loops_functions_and_indices_are_right_in_every_run() {
 #[test]
 fn fused_operators_are_right_in_every_run() {
     assert_eq!(check("fused"), 23);
+}
+
+#[test]
+fn attention_is_right_in_every_run() {
+    assert_eq!(check("attention"), 30);
+}
+
+#[test]
+fn attention_with_groups_of_heads_is_right_in_every_run() {
+    assert_eq!(check("grouped"), 22);
 }
 
 /// Runs all cases of an archive and returns their number.

@@ -22,7 +22,7 @@ mod sum;
 mod tests;
 mod tile;
 
-pub use attention::{Attention, HeadRows};
+pub use attention::{Attention, HeadRows, VisibleKeys};
 pub use convolution::FloatConvolution;
 pub use normal::{Moments, normalise_rows};
 pub use product::FloatProduct;

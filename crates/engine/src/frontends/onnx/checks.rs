@@ -57,7 +57,6 @@ const DOMAINS: &[(&str, &[&str])] = &[
             "Gelu",
             "GroupQueryAttention",
             "MatMulNBits",
-            "MultiHeadAttention",
             "QuantizeLinear",
             "QuickGelu",
             "RotaryEmbedding",

@@ -5,9 +5,10 @@
 
 use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto};
 
+use super::attention::contrib;
 use super::graph::{
-    AttributeKind, attribute, each_graph_mut, has_input, integer, keep_inputs, named, number_like,
-    operator, step, text,
+    AttributeKind, Shapes, attribute, each_graph_mut, has_input, integer, keep_inputs, named,
+    number_like, operator, opset, step, text,
 };
 
 /// Attributes of a fused activation, which the operator before it does not have.
@@ -32,12 +33,13 @@ const ACTIVATIONS: [(&str, &[&str]); 9] = [
 
 /// Replaces all such operators of a model.
 pub(crate) fn spell_out(model: &mut ModelProto) {
-    each_graph_mut(model, &mut spell_out_graph);
+    let (shapes, opset) = (Shapes::of(model), opset(model));
+    each_graph_mut(model, &mut |graph| spell_out_graph(graph, &shapes, opset));
 }
 
-fn spell_out_graph(graph: &mut GraphProto) {
+fn spell_out_graph(graph: &mut GraphProto, shapes: &Shapes, opset: i64) {
     for node in std::mem::take(&mut graph.node) {
-        match several(&node) {
+        match several(&node, shapes, opset) {
             Some(several) => graph.node.extend(several),
             None => graph.node.push(node),
         }
@@ -45,11 +47,17 @@ fn spell_out_graph(graph: &mut GraphProto) {
 }
 
 /// Returns the operators that a node stands for; `None` if it stays.
-fn several(node: &NodeProto) -> Option<Vec<NodeProto>> {
-    if node.output.len() != 1 {
-        return None;
+fn several(node: &NodeProto, shapes: &Shapes, opset: i64) -> Option<Vec<NodeProto>> {
+    let name = operator(node);
+    match name.as_str() {
+        "com.microsoft::Attention" | "com.microsoft::QAttention" => {
+            return contrib::of_projection(node, shapes, opset);
+        }
+        "com.microsoft::MultiHeadAttention" => return contrib::of_heads(node, shapes, opset),
+        _ if node.output.len() != 1 => return None,
+        _ => {}
     }
-    match operator(node).as_str() {
+    match name.as_str() {
         "SwiGLU" => gated(node),
         "com.microsoft::FusedMatMul" | "com.microsoft::TransposeMatMul" => product(node),
         "com.microsoft::FusedGemm" => activated(node, "Gemm"),
@@ -181,7 +189,7 @@ mod tests {
             node: vec![node],
             ..GraphProto::default()
         };
-        spell_out_graph(&mut graph);
+        spell_out_graph(&mut graph, &Shapes::of(&ModelProto::default()), 17);
         let operators = graph.node.into_iter().map(|node| node.op_type);
         operators.collect::<Vec<_>>().join(" ")
     }

@@ -235,8 +235,9 @@ pub(crate) fn step(operator: &str, inputs: &[&str], output: &str) -> NodeProto {
     }
 }
 
-/// ONNX's code of float32.
+/// ONNX's codes of element types.
 pub(crate) const FLOAT: i32 = 1;
+pub(crate) const INT64: i32 = 7;
 
 /// Kinds of attributes, with ONNX's codes.
 #[derive(Debug, Clone, Copy)]

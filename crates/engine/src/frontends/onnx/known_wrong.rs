@@ -22,24 +22,6 @@ pub(crate) struct KnownWrong {
 /// All known defects.
 pub(crate) static KNOWN_WRONG: &[KnownWrong] = &[
     KnownWrong {
-        operators: &["Attention"],
-        applies: |node, _| {
-            integer(node, "left_window_size", -1) >= 0
-                || integer(node, "right_window_size", -1) >= 0
-        },
-        cause: "it ignores the window of attention",
-    },
-    KnownWrong {
-        operators: &["Attention"],
-        applies: |node, _| integer(node, "is_causal", 0) != 0 && has_input(node, 4),
-        cause: "it places the causal mask without counting past keys",
-    },
-    KnownWrong {
-        operators: &["com.microsoft::MultiHeadAttention"],
-        applies: |node, _| integer(node, "unidirectional", 0) != 0,
-        cause: "it ignores `unidirectional`",
-    },
-    KnownWrong {
         operators: &["SpaceToDepth"],
         applies: |node, _| text(node, "mode") == b"CRD",
         cause: "it ignores the mode `CRD`",

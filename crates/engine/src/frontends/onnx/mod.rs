@@ -1,6 +1,7 @@
 //! ONNX models: reads a file, prepares its graph for the library, and supplies the operators that
 //! the library lacks or computes wrongly.
 
+mod attention;
 mod checks;
 mod exact;
 mod functions;
@@ -17,4 +18,5 @@ mod repair;
 mod scaled;
 mod slim;
 pub(crate) mod source;
+mod steps;
 mod weights;

@@ -268,7 +268,9 @@ impl FoundAttention {
                     .map(|mask| lines(3, &mask_starts, mask.repeated(query))),
                 sizes: counts,
                 scale: self.scale,
-                first_visible: None,
+                score_limit: None,
+                visible: None,
+                sinks: None,
                 zeros: self.zeros,
             };
             attention.run(cpu, &rows, to, split)

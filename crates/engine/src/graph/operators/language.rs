@@ -10,7 +10,7 @@ use crate::graph::overwrite::Overwrite;
 use crate::graph::pool::computed_anew;
 use crate::tensor::DType;
 use pkgtool_kernels::Cpu;
-use pkgtool_kernels::float::{Attention, HeadRows};
+use pkgtool_kernels::float::{Attention, HeadRows, VisibleKeys};
 
 /// The operators of this file.
 pub(super) const TABLE: LoweringTable = &[
@@ -283,6 +283,16 @@ impl<'t> Heads<'t> {
         let of_queries = of_heads(self.length, self.count);
         let of_keys = of_heads(self.most, self.shared);
         let of_mask = vec![0; heads.len()];
+        let visible = causal.then(|| {
+            let end = i64::try_from(self.start + 1).unwrap_or(i64::MAX);
+            vec![
+                VisibleKeys {
+                    end,
+                    ..VisibleKeys::ALL
+                };
+                heads.len()
+            ]
+        });
         let rows = 0..self.batch * self.length * self.count;
         let places = rows.map(|row| {
             let (line, head) = (row / self.count, row % self.count);
@@ -309,7 +319,9 @@ impl<'t> Heads<'t> {
             }),
             sizes: [self.length, keys, self.width, self.width],
             scale: scale.unwrap_or_else(|| 1.0 / (self.width as f32).sqrt()),
-            first_visible: causal.then_some(self.start + 1),
+            score_limit: None,
+            visible: visible.as_deref(),
+            sinks: None,
             zeros: false,
         };
         let shape = [self.batch, self.length, self.count, self.width];

@@ -12,7 +12,6 @@ mod cut;
 mod einsum;
 mod folded;
 mod gemm;
-mod mask;
 mod mean;
 mod modulo;
 mod numbers;
@@ -20,14 +19,11 @@ mod pointwise;
 mod pool;
 mod reduce;
 mod scalar;
-mod sequences;
 mod top;
 mod wide;
 mod wrapped;
 
 pub(crate) use cast::CAST_TO_INT64;
-pub(crate) use mask::ADDITIVE_MASK;
-pub(crate) use sequences::FULL_SEQUENCES;
 
 use tract_onnx::Onnx;
 
@@ -45,7 +41,7 @@ pub(crate) fn register(library: &mut Onnx) {
 }
 
 /// The corrected operators by name.
-const CORRECTED_OPERATORS: [(&str, BuildNode); 26] = [
+const CORRECTED_OPERATORS: [(&str, BuildNode); 24] = [
     (CAST_TO_INT64, |_, _| cast::to_dimensions()),
     ("Compress", compress::compress),
     ("CumSum", scalar::cumsum),
@@ -55,7 +51,6 @@ const CORRECTED_OPERATORS: [(&str, BuildNode); 26] = [
     ("MatMul", |_, _| gemm::matmul()),
     ("MatMulInteger", gemm::matmul_integer),
     ("Mean", |_, _| operator("Mean", None, mean::MeanOperator)),
-    (ADDITIVE_MASK, mask::additive),
     ("Mod", modulo::modulo),
     ("Pow", |_, _| operator("Pow", 2, numbers::Pow)),
     ("Range", scalar::range),
@@ -69,7 +64,6 @@ const CORRECTED_OPERATORS: [(&str, BuildNode); 26] = [
     ("ReduceSum", reduce::build),
     ("ReduceSumSquare", reduce::build),
     ("Slice", cut::build),
-    (FULL_SEQUENCES, |_, _| sequences::build()),
     ("TopK", top::build),
     ("Trilu", scalar::trilu),
 ];

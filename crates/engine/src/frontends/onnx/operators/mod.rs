@@ -20,10 +20,12 @@ mod table;
 use tract_onnx::Onnx;
 
 use super::node_operator::BuildNode;
-use super::recurrent;
+use super::{attention, recurrent};
 
 /// The operators of this crate by name.
-const OPERATORS: [(&str, BuildNode); 16] = [
+const OPERATORS: [(&str, BuildNode); 18] = [
+    (attention::NAME, attention::build),
+    (attention::grouped::NAME, attention::grouped::build),
     ("RNN", recurrent::build),
     ("GRU", recurrent::build),
     ("LSTM", recurrent::build),

@@ -7,16 +7,15 @@ mod quantized;
 
 use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto};
 
-use super::exact::{ADDITIVE_MASK, CAST_TO_INT64};
+use super::exact::CAST_TO_INT64;
 use super::graph::{
-    AttributeKind, Floats, Shapes, attribute, constant, each_graph_mut, each_tensor_mut, integer,
-    is_default, named, number, number_like, opset, step, text, value,
+    AttributeKind, Floats, INT64, Shapes, attribute, constant, each_graph_mut, each_tensor_mut,
+    integer, is_default, named, number, number_like, opset, step, text, value,
 };
 
 /// ONNX's codes of element types.
 const UINT32: i32 = 12;
 const UINT64: i32 = 13;
-const INT64: i32 = 7;
 
 /// Rewrites the whole model.
 pub(crate) fn repair(model: &mut ModelProto) {
@@ -98,28 +97,9 @@ fn spell_out(graph: &mut GraphProto, opset: i64) {
                 CAST_TO_INT64.clone_into(&mut node.op_type);
                 graph.node.push(node);
             }
-            _ if is_default && node.op_type == "Attention" => attend(graph, node),
             _ => graph.node.push(node),
         }
     }
-}
-
-/// Converts the mask of an attention to one that is added. A causal attention adds its own mask,
-/// which cannot be added to a boolean one; such nodes are rejected.
-fn attend(graph: &mut GraphProto, mut node: NodeProto) {
-    let mask = node.input.get(3).filter(|name| !name.is_empty()).cloned();
-    if let (Some(mask), Some(output)) = (mask, node.output.first()) {
-        let added = format!("{output}.attention.mask");
-        let mut additive = step(ADDITIVE_MASK, &[&mask, &node.input[0]], &added);
-        additive.attribute.push(AttributeProto {
-            i: integer(&node, "is_causal", 0),
-            ..named("is_causal", AttributeKind::Int)
-        });
-        additive.name = format!("{}.mask", node.name);
-        graph.node.push(additive);
-        node.input[3] = added;
-    }
-    graph.node.push(node);
 }
 
 /// Computes `max(x, 0) + log(1 + exp(-|x|))`, which does not overflow, unlike `log(1 + exp(x))`.

@@ -3,6 +3,14 @@
 //! Only the scores of one block of keys are stored at a time. The softmax is updated with each
 //! block: when a larger score appears, the sums so far are scaled down.
 
+#[cfg(test)]
+mod tests;
+mod visible;
+
+use std::ops::Range;
+
+pub use visible::VisibleKeys;
+
 use super::activate::exponential;
 use super::packed::AlignedNumbers;
 use super::{matrix, shape};
@@ -31,7 +39,9 @@ pub struct HeadRows<'a> {
 }
 
 impl<'a> HeadRows<'a> {
-    fn row(&self, head: usize, row: usize, width: usize) -> &'a [f32] {
+    /// Returns a row of a head.
+    #[must_use]
+    pub fn row(&self, head: usize, row: usize, width: usize) -> &'a [f32] {
         &self.elements[self.starts[head] + row * self.stride..][..width]
     }
 
@@ -67,11 +77,15 @@ pub struct Attention<'a> {
     pub sizes: [usize; 4],
     /// Factor of the scores.
     pub scale: f32,
-    /// Number of keys that the first query sees. Each later query sees one more. `None` if all keys
-    /// are visible.
-    pub first_visible: Option<usize>,
+    /// Limits products times [`scale`](Self::scale), before the mask is added: `limit * tanh(score
+    /// / limit)`.
+    pub score_limit: Option<f32>,
+    /// Keys that the queries of each head see; all if `None`.
+    pub visible: Option<&'a [VisibleKeys]>,
+    /// For each head, the score of a key with a value of zeros that every query sees.
+    pub sinks: Option<&'a [f32]>,
     /// Whether a query without visible keys, or with only scores of -∞, returns zeros instead of
-    /// NaN.
+    /// NaN. Then a mask of -∞ hides a key with any product, even NaN.
     pub zeros: bool,
 }
 
@@ -84,6 +98,20 @@ struct AttentionRow<'a> {
     most: f32,
     /// Sum of all weights so far.
     sum: f32,
+}
+
+impl AttentionRow<'_> {
+    /// Adds a key with a value of zeros to the softmax.
+    fn add_sink(&mut self, score: f32) {
+        let most = self.most.max(score);
+        if most == f32::NEG_INFINITY {
+            return;
+        }
+        let factor = (self.most - most).exp();
+        self.output.iter_mut().for_each(|number| *number *= factor);
+        self.sum = self.sum * factor + (score - most).exp();
+        self.most = most;
+    }
 }
 
 /// Scratch memory: packed keys and values of a block, and scores.
@@ -121,6 +149,8 @@ impl Attention<'_> {
             .into_iter()
             .flatten()
             .map(|lines| lines.starts.len())
+            .chain(self.visible.map(<[_]>::len))
+            .chain(self.sinks.map(<[_]>::len))
             .min();
         let is_there = |[head, query]: &[usize; 2]| Some(*head) < heads && *query < queries;
         if let Some(place) = places.iter().find(|place| !is_there(place)) {
@@ -165,6 +195,9 @@ impl Attention<'_> {
             }
             for first in (0..keys).step_by(KEYS_PER_BLOCK) {
                 let block = [first, KEYS_PER_BLOCK.min(keys - first)];
+                if rows.iter().all(|row| self.seen_of(row, block).is_empty()) {
+                    continue;
+                }
                 if rows.len() < MIN_QUERIES_TO_PACK {
                     for row in &mut *rows {
                         self.one(cpu, row, block, &mut room.scores);
@@ -177,6 +210,9 @@ impl Attention<'_> {
                 }
             }
             for row in rows {
+                if let Some(sinks) = self.sinks {
+                    row.add_sink(sinks[row.head]);
+                }
                 let share = match row.most {
                     // The sum over no keys.
                     _ if keys == 0 => 0.0,
@@ -198,8 +234,9 @@ impl Attention<'_> {
         scores: &mut [f32],
     ) {
         let [_, _, size, width] = self.sizes;
-        let count = self.seen_of(row, [first, count]);
-        let scores = &mut scores[..count];
+        let seen = self.seen_of(row, [first, count]);
+        let first = first + seen.start;
+        let scores = &mut scores[..seen.len()];
         let query = self.queries.row(row.head, row.query, size);
         for (key, score) in (first..).zip(&mut *scores) {
             dot(cpu, query, self.keys.row(row.head, key, size), score);
@@ -244,8 +281,10 @@ impl Attention<'_> {
             .zip(&mut factors)
         {
             let seen = self.seen_of(row, block);
-            *factor = self.softmax_weights(cpu, row, block[0], &mut scores[..seen]);
-            scores[seen..].fill(0.0);
+            let first = block[0] + seen.start;
+            *factor = self.softmax_weights(cpu, row, first, &mut scores[seen.clone()]);
+            scores[..seen.start].fill(0.0);
+            scores[seen.end..].fill(0.0);
         }
         let shares: Vec<&[f32]> = room
             .scores
@@ -266,12 +305,11 @@ impl Attention<'_> {
         }
     }
 
-    /// Returns the number of keys in a block that a query sees.
-    fn seen_of(&self, row: &AttentionRow<'_>, [first, count]: [usize; 2]) -> usize {
-        let seen = self
-            .first_visible
-            .map(|seen| (seen + row.query).saturating_sub(first));
-        seen.map_or(count, |seen| seen.min(count))
+    /// Returns the keys of a block that a query sees.
+    fn seen_of(&self, row: &AttentionRow<'_>, [first, count]: [usize; 2]) -> Range<usize> {
+        self.visible.map_or(0..count, |visible| {
+            visible[row.head].in_block(row.query, first, count)
+        })
     }
 
     /// Turns the products with keys starting at `first` into weights. Returns the factor for the
@@ -287,11 +325,19 @@ impl Attention<'_> {
             let row = mask.row(row.head, row.query, self.sizes[1]);
             &row[first..first + scores.len()]
         });
+        let mut scale = self.scale;
+        if let Some(limit) = self.score_limit {
+            let factor = scale / limit;
+            for score in &mut *scores {
+                *score = limit * (*score * factor).tanh();
+            }
+            scale = 1.0;
+        }
         let mut factor = 0.0;
         shares(
             cpu,
-            self.scale,
-            mask,
+            scale,
+            [mask, mask.filter(|_| self.zeros)],
             scores,
             [&mut row.most, &mut row.sum, &mut factor],
         );
@@ -372,10 +418,11 @@ compiled! {
 compiled! {
     fn shares(
         scale: f32,
-        mask: Option<&[f32]>,
+        masks: [Option<&[f32]>; 2],
         scores: &mut [f32],
         state: [&mut f32; 3],
     ) {
+        let [mask, hiding] = masks;
         let [most, sum, factor] = state;
         match mask {
             None => scores.iter_mut().for_each(|score| *score *= scale),
@@ -383,6 +430,11 @@ compiled! {
                 for (score, mask) in scores.iter_mut().zip(mask) {
                     *score = *score * scale + mask;
                 }
+            }
+        }
+        if let Some(hiding) = hiding {
+            for (score, mask) in scores.iter_mut().zip(hiding) {
+                *score = if *mask == f32::NEG_INFINITY { *mask } else { *score };
             }
         }
         let mut largest = [*most; LANES];
@@ -410,180 +462,5 @@ compiled! {
             }
         }
         *sum = *sum * *factor + sums.iter().sum::<f32>();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::{Attention, HeadRows};
-    use crate::{Cpu, Split};
-
-    fn numbers(count: usize, seed: usize) -> Vec<f32> {
-        let number = |at: usize| u16::try_from((at * 7919 + seed * 104_729) % 2003).unwrap_or(0);
-        (0..count)
-            .map(|at| f32::from(number(at)) / 1000.0 - 1.0)
-            .collect()
-    }
-
-    /// Attention by its definition, in double precision.
-    fn defined(of: &Attention<'_>, [head, query]: [usize; 2]) -> Vec<f64> {
-        let [_, keys, size, width] = of.sizes;
-        let seen = of
-            .first_visible
-            .map_or(keys, |seen| (seen + query).min(keys));
-        let scores = (0..seen).map(|key| {
-            let pairs = of
-                .queries
-                .row(head, query, size)
-                .iter()
-                .zip(of.keys.row(head, key, size));
-            let product: f64 = pairs.map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
-            let mask = of.mask.map_or(0.0, |mask| mask.row(head, query, keys)[key]);
-            product * f64::from(of.scale) + f64::from(mask)
-        });
-        let scores: Vec<f64> = scores.collect();
-        let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        if most == f64::NEG_INFINITY {
-            return vec![if of.zeros { 0.0 } else { f64::NAN }; width];
-        }
-        let shares: Vec<f64> = scores.iter().map(|score| (score - most).exp()).collect();
-        let sum: f64 = shares.iter().sum();
-        let of_column = |column: usize| {
-            let pairs = shares.iter().enumerate();
-            pairs
-                .map(|(key, share)| {
-                    share / sum * f64::from(of.values.row(head, key, width)[column])
-                })
-                .sum()
-        };
-        (0..width).map(of_column).collect()
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(96))]
-        #[test]
-        fn it_is_what_its_definition_says(
-            heads in 1..4_usize, queries in 1..30_usize, keys in prop_oneof![1..40_usize, 100..300_usize],
-            size in 1..40_usize, width in 1..70_usize, seed in 0..1000_usize,
-            masked: bool, hidden in 0..5_usize, causal: bool, zeros: bool, beside: bool, threads in 1..3_usize,
-        ) {
-            let (of_queries, of_keys) = (numbers(heads * queries * size, seed), numbers(heads * keys * size, seed + 1));
-            let of_values = numbers(heads * keys * width, seed + 2);
-            let mut of_mask = numbers(heads * queries * keys, seed + 3);
-            for (at, number) in of_mask.iter_mut().enumerate() {
-                // Some queries see no key, some keys are hidden from all queries.
-                if hidden > 0 && (at / keys % 5 == hidden || at % keys % 3 == hidden) {
-                    *number = f32::NEG_INFINITY;
-                }
-            }
-            // Heads one after the other, or next to each other in each row.
-            let starts = |rows: usize, width: usize| -> Vec<usize> {
-                (0..heads).map(|head| if beside { head * width } else { head * rows * width }).collect()
-            };
-            let stride = |width: usize| if beside { heads * width } else { width };
-            let [q, k, v] = [starts(queries, size), starts(keys, size), starts(keys, width)];
-            let mask: Vec<usize> = (0..heads).map(|head| head * queries * keys).collect();
-            let of = Attention {
-                queries: HeadRows { elements: &of_queries, starts: &q, stride: stride(size) },
-                keys: HeadRows { elements: &of_keys, starts: &k, stride: stride(size) },
-                values: HeadRows { elements: &of_values, starts: &v, stride: stride(width) },
-                mask: masked.then_some(HeadRows { elements: &of_mask, starts: &mask, stride: keys }),
-                sizes: [queries, keys, size, width],
-                scale: 0.3,
-                first_visible: causal.then_some(keys.saturating_sub(queries)),
-                zeros,
-            };
-            let mut places: Vec<[usize; 2]> =
-                (0..heads).flat_map(|head| (0..queries).map(move |query| [head, query])).collect();
-            if beside {
-                places.sort_by_key(|[_, query]| *query);
-            }
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
-            for cpu in Cpu::all() {
-                let mut output = vec![7.0; places.len() * width];
-                let done = pool.install(|| of.run(cpu, &places, &mut output, Split::current()));
-                prop_assert_eq!(done, Ok(()));
-                for (found, place) in output.chunks_exact(width).zip(&places) {
-                    for (found, wanted) in found.iter().zip(defined(&of, *place)) {
-                        let is_same = (f64::from(*found) - wanted).abs() < 1e-5 || found.is_nan() && wanted.is_nan();
-                        prop_assert!(is_same, "{cpu:?} {place:?}: {found} and not {wanted}");
-                    }
-                }
-            }
-        }
-    }
-
-    /// NaN in a visible query or value affects the result.
-    #[test]
-    fn what_is_no_number_is_not_lost() {
-        for (queries, broken) in [(1, 0), (8, 0), (1, 1), (8, 1), (1, 2), (8, 2)] {
-            let mut of = [vec![0.5; queries * 3], vec![0.5; 5 * 3], vec![0.5; 5 * 2]];
-            let last = of[broken].len() - 1;
-            of[broken][last] = f32::NAN;
-            let lines = |at: usize, stride| HeadRows {
-                elements: &of[at],
-                starts: &[0],
-                stride,
-            };
-            let attention = Attention {
-                queries: lines(0, 3),
-                keys: lines(1, 3),
-                values: lines(2, 2),
-                mask: None,
-                sizes: [queries, 5, 3, 2],
-                scale: 1.0,
-                first_visible: None,
-                zeros: true,
-            };
-            let places: Vec<[usize; 2]> = (0..queries).map(|query| [0, query]).collect();
-            for cpu in Cpu::all() {
-                let mut output = vec![0.0; queries * 2];
-                attention
-                    .run(cpu, &places, &mut output, Split::ONE)
-                    .expect("lengths that fit");
-                assert!(
-                    output[queries * 2 - 1].is_nan(),
-                    "{cpu:?} {queries} {broken}"
-                );
-                assert_eq!(
-                    output[0].is_nan(),
-                    broken == 1 || broken == 0 && queries == 1,
-                    "{broken}"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn what_does_not_fit_is_refused() {
-        let numbers = [1.0; 6];
-        let lines = |stride| HeadRows {
-            elements: &numbers,
-            starts: &[0],
-            stride,
-        };
-        let run = |stride, sizes: [usize; 4], places: &[[usize; 2]]| {
-            let of = Attention {
-                queries: lines(3),
-                keys: lines(stride),
-                values: lines(stride),
-                mask: None,
-                sizes,
-                scale: 1.0,
-                first_visible: None,
-                zeros: false,
-            };
-            of.run(Cpu::chosen(), places, &mut [0.0; 3], Split::ONE)
-        };
-        assert_eq!(run(3, [2, 2, 3, 3], &[[0, 1]]), Ok(()));
-        assert_eq!(run(3, [2, 0, 3, 3], &[[0, 1]]), Ok(()));
-        assert!(run(4, [2, 2, 3, 3], &[[0, 1]]).is_err());
-        assert!(run(3, [2, 3, 3, 3], &[[0, 1]]).is_err());
-        assert!(run(usize::MAX, [2, 2, 3, 3], &[[0, 1]]).is_err());
-        assert!(run(3, [2, 2, 3, 3], &[[0, 2]]).is_err());
-        assert!(run(3, [2, 2, 3, 3], &[[1, 0]]).is_err());
-        assert!(run(3, [2, 2, 3, 3], &[]).is_err());
     }
 }
