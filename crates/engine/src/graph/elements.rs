@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytemuck::AnyBitPattern;
 use bytes::Bytes;
+use half::bf16;
 use tract_onnx::prelude::{
     Datum, DatumType, IntoArcTensor, TValue, Tensor as TractTensor, TractResult,
 };
@@ -13,9 +14,9 @@ use tract_onnx::prelude::{
 use super::guard::{LibraryFailure, guarded};
 use crate::tensor::{DType, Tensor, TensorError, TensorSpec};
 
-/// Returns the library's element type; bfloat16 has no counterpart.
-pub(crate) fn datum_type(dtype: DType) -> Option<DatumType> {
-    Some(match dtype {
+/// Returns the library's element type; float32 carries bfloat16, which the library lacks.
+pub(crate) fn datum_type(dtype: DType) -> DatumType {
+    match dtype {
         DType::Bool => DatumType::Bool,
         DType::Int8 => DatumType::I8,
         DType::Int16 => DatumType::I16,
@@ -26,18 +27,23 @@ pub(crate) fn datum_type(dtype: DType) -> Option<DatumType> {
         DType::Uint32 => DatumType::U32,
         DType::Uint64 => DatumType::U64,
         DType::Float16 => DatumType::F16,
-        DType::Float32 => DatumType::F32,
+        DType::Float32 | DType::Bfloat16 => DatumType::F32,
         DType::Float64 => DatumType::F64,
-        DType::Bfloat16 => return None,
-    })
+    }
 }
 
 /// Converts a tensor for the library.
 pub(crate) fn to_tract(tensor: &Tensor) -> Result<TractTensor, LibraryFailure> {
-    let dtype = datum_type(tensor.dtype()).ok_or_else(|| {
-        LibraryFailure::new(format!("the library lacks the dtype {}", tensor.dtype()))
-    })?;
     let shape = sizes(tensor.shape())?;
+    if tensor.dtype() == DType::Bfloat16 {
+        let (halves, _) = tensor.bytes().as_chunks::<2>();
+        let values = halves
+            .iter()
+            .map(|half| bf16::from_le_bytes(*half).to_f32());
+        let values: Vec<f32> = values.collect();
+        return guarded(|| TractTensor::from_shape(&shape, &values));
+    }
+    let dtype = datum_type(tensor.dtype());
     guarded(|| {
         let bytes = tensor.bytes();
         let copied = match dtype {
@@ -96,7 +102,7 @@ pub(crate) fn from_tract(value: TValue, spec: &TensorSpec) -> Result<Tensor, Lib
         // Sizes from the library's shape arithmetic are int64 everywhere else.
         tensor = guarded(|| Ok(tensor.cast_to::<i64>()?.into_owned().into_arc_tensor()))?;
     }
-    if datum_type(spec.dtype) != Some(tensor.datum_type().unquantized()) {
+    if datum_type(spec.dtype) != tensor.datum_type().unquantized() {
         return Err(LibraryFailure::new(format!(
             "output `{}` has the wrong dtype {:?}: expected {}",
             spec.name,
@@ -105,7 +111,12 @@ pub(crate) fn from_tract(value: TValue, spec: &TensorSpec) -> Result<Tensor, Lib
         )));
     }
     let bytes = guarded(|| {
-        tensor.try_as_plain_ram()?;
+        let view = tensor.try_as_plain_ram()?;
+        if spec.dtype == DType::Bfloat16 {
+            let values = view.as_slice::<f32>()?.iter();
+            let halves = values.flat_map(|value| bf16::from_f32(*value).to_le_bytes());
+            return Ok(halves.collect());
+        }
         Ok(if tensor.as_bytes().len() < MIN_SHARED_BYTES {
             Bytes::copy_from_slice(tensor.as_bytes())
         } else {
@@ -133,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_dtype_but_one_goes_there_and_back() {
+    fn every_dtype_goes_there_and_back() {
         for dtype in DType::ALL {
             let tensor = Tensor::from_f64(dtype, vec![2, 1], [1.0, 0.0]).expect("it is small");
             let spec = TensorSpec {
@@ -143,10 +154,8 @@ mod tests {
                 fixed: None,
                 pixels: None,
             };
-            match to_tract(&tensor) {
-                Ok(given) => assert_eq!(from_tract(given.into_tvalue(), &spec), Ok(tensor)),
-                Err(failure) => assert_eq!(failure.reason, "the library lacks the dtype bfloat16"),
-            }
+            let given = to_tract(&tensor).expect("every dtype has a counterpart");
+            assert_eq!(from_tract(given.into_tvalue(), &spec), Ok(tensor));
         }
     }
 

@@ -57,15 +57,15 @@ use guard::LibraryFailure;
 
 /// Returns tract's datum type for a dtype.
 pub(crate) fn datum_type(dtype: DType) -> DatumType {
-    elements::datum_type(dtype)
-        .filter(|found| *found != DatumType::F16)
-        .unwrap_or(DatumType::F32)
+    match elements::datum_type(dtype) {
+        DatumType::F16 => DatumType::F32,
+        other => other,
+    }
 }
 
 /// Converts a tensor to tract's representation of it in a graph.
 pub(crate) fn give(tensor: &Tensor) -> Result<tract_onnx::prelude::Tensor, LibraryFailure> {
-    let widened = matches!(tensor.dtype(), DType::Float16 | DType::Bfloat16);
-    if !widened {
+    if tensor.dtype() != DType::Float16 {
         return elements::to_tract(tensor);
     }
     let (halves, _) = tensor.bytes().as_chunks::<2>();

@@ -24,7 +24,7 @@ use super::{feedback, processor};
 use crate::frontends::onnx::source::ModelSource;
 use crate::frontends::portable;
 use crate::graph::guard::LibraryFailure;
-use crate::graph::{NAME, elements, failed, unsupported};
+use crate::graph::{NAME, failed, unsupported};
 use pkgtool_base::package::Backend;
 use pkgtool_model::{Method, ModelInfo, inspect_at};
 
@@ -120,7 +120,6 @@ impl Engine for Tract {
             let reason = format!("unsupported model format {}", info.format);
             return Err(unsupported(BTreeSet::new(), &reason));
         }
-        check_dtypes(request)?;
         let external = info.external.iter().filter_map(|data| data.needs_bytes);
         let external = external.fold(0_u64, u64::saturating_add);
         let source = ModelSource::open(&request.model, external)?;
@@ -144,18 +143,4 @@ fn header(path: &Path) -> Result<ModelInfo, EngineError> {
     inspect_at(path)
         .map_err(|error| fail(error.to_string()))?
         .ok_or_else(|| fail("unknown file format".to_owned()))
-}
-
-fn check_dtypes(request: &LoadRequest) -> Result<(), EngineError> {
-    let signature = &request.signature;
-    for spec in signature.inputs.iter().chain(&signature.outputs) {
-        if elements::datum_type(spec.dtype).is_none() {
-            let reason = format!(
-                "unsupported dtype {}, for example of `{}`",
-                spec.dtype, spec.name
-            );
-            return Err(unsupported(BTreeSet::new(), &reason));
-        }
-    }
-    Ok(())
 }

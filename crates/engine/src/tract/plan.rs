@@ -128,7 +128,7 @@ fn set_shape(
     spec: &TensorSpec,
     shape: &[u64],
 ) -> Result<(), LibraryFailure> {
-    let dtype = element(spec)?;
+    let dtype = datum_type(spec.dtype);
     let shape = sizes(shape)?;
     set_fact(graph, place, InferenceFact::dt_shape(dtype, shape))
 }
@@ -139,7 +139,7 @@ fn set_symbols(
     place: usize,
     spec: &TensorSpec,
 ) -> Result<(), LibraryFailure> {
-    let dtype = element(spec)?;
+    let dtype = datum_type(spec.dtype);
     let Some(dims) = &spec.dims else {
         return Err(LibraryFailure::new(format!(
             "the rank of `{}` is unknown",
@@ -214,9 +214,4 @@ fn check_sizes(graph: &InferenceModel, outlet: OutletId, value: &TractTensor) ->
         }
     }
     Ok(())
-}
-
-fn element(spec: &TensorSpec) -> Result<DatumType, LibraryFailure> {
-    datum_type(spec.dtype)
-        .ok_or_else(|| LibraryFailure::new(format!("the library lacks the dtype {}", spec.dtype)))
 }

@@ -30,6 +30,9 @@ const MISSING_TYPES: &[(i32, &str)] = &[
     (21, "uint4"),
     (22, "int4"),
     (23, "float4e2m1"),
+    (24, "float8e8m0"),
+    (25, "uint2"),
+    (26, "int2"),
 ];
 
 /// Supported operators outside the default domain. The library looks up operators without their

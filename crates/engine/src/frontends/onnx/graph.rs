@@ -237,7 +237,13 @@ pub(crate) fn step(operator: &str, inputs: &[&str], output: &str) -> NodeProto {
 
 /// ONNX's codes of element types.
 pub(crate) const FLOAT: i32 = 1;
+pub(crate) const UINT8: i32 = 2;
+pub(crate) const INT8: i32 = 3;
+pub(crate) const UINT16: i32 = 4;
+pub(crate) const INT16: i32 = 5;
 pub(crate) const INT64: i32 = 7;
+pub(crate) const FLOAT16: i32 = 10;
+pub(crate) const BFLOAT16: i32 = 16;
 
 /// Kinds of attributes, with ONNX's codes.
 #[derive(Debug, Clone, Copy)]

@@ -6,7 +6,6 @@
 use tract_onnx::pb::NodeProto;
 
 use super::graph::{Stored, attribute, has_input, integer, operator, text};
-use super::scaled::is_expanded;
 
 /// An operator that is computed wrongly under a condition.
 pub(crate) struct KnownWrong {
@@ -30,19 +29,6 @@ pub(crate) static KNOWN_WRONG: &[KnownWrong] = &[
         operators: &["BatchNormalization"],
         applies: |node, _| integer(node, "training_mode", 0) != 0,
         cause: "it uses stored statistics instead of the batch's",
-    },
-    KnownWrong {
-        operators: &["QuantizeLinear"],
-        applies: |node, stored| {
-            let is_given = integer(node, "output_dtype", 0) != 0 && !has_input(node, 2);
-            is_given && !is_expanded(node, stored)
-        },
-        cause: "it ignores `output_dtype`",
-    },
-    KnownWrong {
-        operators: &["DequantizeLinear"],
-        applies: |node, _| !matches!(integer(node, "output_dtype", 0), 0 | FLOAT),
-        cause: "it ignores `output_dtype`",
     },
     KnownWrong {
         operators: &["Resize"],
@@ -107,9 +93,6 @@ pub(crate) static KNOWN_WRONG: &[KnownWrong] = &[
         cause: "it pads wrongly with the border in bicubic interpolation",
     },
 ];
-
-/// ONNX's code of float32.
-const FLOAT: i64 = 1;
 
 /// Returns the reason why `node` would be computed wrongly, if it would.
 pub(crate) fn known_wrong(node: &NodeProto, stored: &Stored<'_>) -> Option<&'static str> {

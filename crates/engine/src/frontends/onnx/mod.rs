@@ -10,6 +10,7 @@ mod graph;
 mod known_wrong;
 mod library;
 mod names;
+mod narrow;
 mod node_operator;
 mod operators;
 mod quantised;

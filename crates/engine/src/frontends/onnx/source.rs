@@ -18,7 +18,7 @@ use super::graph::{node_name, operator, opset};
 use super::repair::repair;
 use super::slim::slim;
 use super::weights::OnnxWeights;
-use super::{checks, functions, fused, names, operators, quantised, scaled};
+use super::{checks, functions, fused, names, narrow, operators, quantised, scaled};
 use crate::EngineError;
 use crate::graph::failed;
 use crate::graph::guard::{LibraryFailure, guarded};
@@ -64,6 +64,7 @@ impl ModelSource {
         let load = |tensor: &TensorProto| {
             guarded(|| load_tensor(library.provider.as_ref(), tensor, Some(&folder))).ok()
         };
+        narrow::widen(&mut proto, &load);
         fused::spell_out(&mut proto);
         quantised::unfold(&mut proto, &load);
         checks::check(&mut proto, &library)?;

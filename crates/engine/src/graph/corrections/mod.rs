@@ -8,7 +8,6 @@ pub(crate) mod extreme;
 mod mended;
 mod pointwise;
 pub(crate) mod product;
-mod quantize;
 mod reduce;
 mod slice;
 mod window;
@@ -42,7 +41,6 @@ fn prepare(mut model: TypedModel) -> TractResult<TypedModel> {
     window::prepare(&model)?;
     reduce::prepare(&mut model)?;
     extreme::prepare(&mut model)?;
-    quantize::prepare(&mut model)?;
     prepare_known(&mut model)?;
     Ok(model)
 }
@@ -68,7 +66,6 @@ fn settle(model: &mut TypedModel) {
 pub(crate) fn settled(name: &str, operator: &dyn TypedOp) -> Option<Box<dyn TypedOp>> {
     pointwise::settled(operator)
         .or_else(|| extreme::settled(operator))
-        .or_else(|| quantize::settled(operator))
         .or_else(|| product::settled(name, operator))
 }
 

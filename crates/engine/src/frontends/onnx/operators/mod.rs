@@ -9,6 +9,7 @@ mod cache;
 mod cumulative;
 mod facts;
 mod indices;
+mod linear;
 mod one_hot;
 mod packed;
 mod pad;
@@ -20,10 +21,10 @@ mod table;
 use tract_onnx::Onnx;
 
 use super::node_operator::BuildNode;
-use super::{attention, recurrent};
+use super::{attention, narrow, recurrent};
 
 /// The operators of this crate by name.
-const OPERATORS: [(&str, BuildNode); 18] = [
+const OPERATORS: [(&str, BuildNode); 21] = [
     (attention::NAME, attention::build),
     (attention::grouped::NAME, attention::grouped::build),
     ("RNN", recurrent::build),
@@ -37,6 +38,9 @@ const OPERATORS: [(&str, BuildNode); 18] = [
     ("ScatterND", indices::scatter),
     ("OneHot", one_hot::build),
     ("BitCast", bits::build),
+    ("DequantizeLinear", linear::build_dequantization),
+    ("QuantizeLinear", linear::build_quantization),
+    (narrow::ROUNDED, narrow::build_rounded),
     ("CumProd", cumulative::build),
     ("ReverseSequence", reversed::build),
     ("TensorScatter", cache::build),
