@@ -57,6 +57,11 @@ fn attention_with_groups_of_heads_is_right_in_every_run() {
     assert_eq!(check("grouped"), 22);
 }
 
+#[test]
+fn numbers_of_few_bits_are_right_in_every_run() {
+    assert_eq!(check("narrow"), 35);
+}
+
 /// Runs all cases of an archive and returns their number.
 fn check(archive: &str) -> usize {
     let folder = tempfile::tempdir().expect("a directory");

@@ -1,5 +1,5 @@
 //! Replaces operators that stand for several others, because the tract library lacks them: those of
-//! `com.microsoft`, and `SwiGLU`.
+//! `com.microsoft`, `SwiGLU` and losses.
 //!
 //! Nodes with a form that is unknown here stay, and are rejected by name later.
 
@@ -10,6 +10,7 @@ use super::graph::{
     AttributeKind, Shapes, attribute, each_graph_mut, has_input, integer, keep_inputs, named,
     number_like, operator, opset, step, text,
 };
+use super::losses;
 
 /// Attributes of a fused activation, which the operator before it does not have.
 const ACTIVATION: &str = "activation";
@@ -54,6 +55,8 @@ fn several(node: &NodeProto, shapes: &Shapes, opset: i64) -> Option<Vec<NodeProt
             return contrib::of_projection(node, shapes, opset);
         }
         "com.microsoft::MultiHeadAttention" => return contrib::of_heads(node, shapes, opset),
+        "NegativeLogLikelihoodLoss" => return losses::of_logarithms(node, opset),
+        "SoftmaxCrossEntropyLoss" => return losses::of_scores(node, opset),
         _ if node.output.len() != 1 => return None,
         _ => {}
     }

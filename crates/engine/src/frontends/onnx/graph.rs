@@ -144,39 +144,25 @@ fn integers(tensor: &TensorProto) -> Option<Vec<i64>> {
     })
 }
 
-/// Scales and zero points that a model stores, by name.
-pub(crate) struct Floats {
-    values: HashMap<String, Vec<f32>>,
-    zeros: HashSet<String>,
-}
+/// Names of stored tensors whose elements are all zero.
+pub(crate) struct Zeros(HashSet<String>);
 
-impl Floats {
+impl Zeros {
     /// Collects the tensors of all graphs of `model`.
     pub(crate) fn of(model: &ModelProto) -> Self {
-        let stored = Stored::of(model);
-        let is_scale = |name: &&str| stored.0[*name].dims.len() <= 1;
-        let values = stored.0.keys().copied().filter(is_scale);
-        let values = values.filter_map(|name| Some((name.to_owned(), stored.floats(name)?)));
         let is_zero = |tensor: &TensorProto| {
             let in_fields = tensor.int32_data.iter().all(|value| *value == 0);
             let in_bytes = tensor.raw_data.iter().all(|value| *value == 0);
             tensor.external_data.is_empty() && in_fields && in_bytes
         };
-        let zeros = stored.0.iter().filter(|(_, tensor)| is_zero(tensor));
-        Self {
-            values: values.collect(),
-            zeros: zeros.map(|(name, _)| (*name).to_owned()).collect(),
-        }
+        let stored = Stored::of(model).0.into_iter();
+        let zeros = stored.filter(|(_, tensor)| is_zero(tensor));
+        Self(zeros.map(|(name, _)| name.to_owned()).collect())
     }
 
-    /// Returns the values of the float32 tensor of this name, which has at most one dimension.
-    pub(crate) fn of_tensor(&self, name: &str) -> Option<&[f32]> {
-        self.values.get(name).map(Vec::as_slice)
-    }
-
-    /// Returns `true` if all elements of the tensor of this name are zero.
-    pub(crate) fn is_zero(&self, name: &str) -> bool {
-        self.zeros.contains(name)
+    /// Returns `true` if the tensor of this name is one of them.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.contains(name)
     }
 }
 

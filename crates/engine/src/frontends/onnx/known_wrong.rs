@@ -36,12 +36,12 @@ pub(crate) static KNOWN_WRONG: &[KnownWrong] = &[
         cause: "it aligns or crops corners wrongly unless the sizes or whole scales are given",
     },
     KnownWrong {
-        operators: &["QLinearMatMul", "QLinearConv"],
+        operators: &["QLinearConv"],
         applies: |node, stored| {
-            let scale = |at: usize| node.input.get(at).and_then(|name| stored.floats(name));
-            [1, 4, 6].iter().any(|at| scale(*at).is_none())
+            let shape = |at: usize| node.input.get(at).and_then(|name| stored.shape(name));
+            [3, 5].iter().any(|at| shape(*at).is_none())
         },
-        cause: "it rounds halfway coordinates upwards unless the scales are stored",
+        cause: "it rounds halfway coordinates upwards unless the weights are stored",
     },
     KnownWrong {
         operators: &["AveragePool", "LpPool"],

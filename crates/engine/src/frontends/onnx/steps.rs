@@ -156,6 +156,14 @@ impl Steps {
         self.add_with("Gather", &[input, &position], [int("axis", axis)])
     }
 
+    /// Renames the output of a step.
+    pub(crate) fn rename(&mut self, output: &str, to: &str) {
+        let outputs = self.nodes.iter_mut().flat_map(|node| &mut node.output);
+        outputs
+            .filter(|it| *it == output)
+            .for_each(|it| to.clone_into(it));
+    }
+
     /// Gives the last step the name of the replaced node's output.
     pub(crate) fn finish(mut self, output: &str) -> Vec<NodeProto> {
         let last = self

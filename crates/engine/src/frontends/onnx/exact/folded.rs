@@ -14,7 +14,7 @@ use super::wrapped::{self, Evaluated, Translation, Wrapping};
 use crate::frontends::onnx::node_operator::{Built, Wired};
 
 /// Operators that are corrected or checked when a plan runs.
-pub(crate) const CHECKED_OPERATORS: [&str; 24] = [
+pub(crate) const CHECKED_OPERATORS: [&str; 23] = [
     "Acosh",
     "Asinh",
     "BiasGelu",
@@ -31,7 +31,6 @@ pub(crate) const CHECKED_OPERATORS: [&str; 24] = [
     "Mean",
     "Min",
     "Pow",
-    "QuantizeLinear",
     "QuickGelu",
     "ReduceProd",
     "Relu",

@@ -6,10 +6,12 @@ mod bits;
 mod body;
 mod branch;
 mod cache;
+mod causal;
 mod cumulative;
 mod facts;
 mod indices;
 mod linear;
+mod linear_attention;
 mod one_hot;
 mod packed;
 mod pad;
@@ -24,7 +26,7 @@ use super::node_operator::BuildNode;
 use super::{attention, narrow, recurrent};
 
 /// The operators of this crate by name.
-const OPERATORS: [(&str, BuildNode); 21] = [
+const OPERATORS: [(&str, BuildNode); 23] = [
     (attention::NAME, attention::build),
     (attention::grouped::NAME, attention::grouped::build),
     ("RNN", recurrent::build),
@@ -39,8 +41,10 @@ const OPERATORS: [(&str, BuildNode); 21] = [
     ("OneHot", one_hot::build),
     ("BitCast", bits::build),
     ("DequantizeLinear", linear::build_dequantization),
+    ("LinearAttention", linear_attention::build),
     ("QuantizeLinear", linear::build_quantization),
     (narrow::ROUNDED, narrow::build_rounded),
+    ("CausalConvWithState", causal::build),
     ("CumProd", cumulative::build),
     ("ReverseSequence", reversed::build),
     ("TensorScatter", cache::build),

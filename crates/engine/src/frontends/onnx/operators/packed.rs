@@ -1,20 +1,23 @@
 //! `MatMulNBits`: rows times weights of two, four or eight bits, which stay packed in memory (two
 //! bits as four).
 //!
-//! The library rounds scales of blocks of 32 to float16, converts weights in other blocks to
-//! float32, and lacks weights of eight bits. It still handles blocks that do not fill the rows.
+//! Weights whose blocks do not fill the rows, with zero points that are no integers, or with groups
+//! of their own for the inputs become float32.
+
+use std::sync::Arc;
 
 use tract_onnx::model::{ParsingContext, optional_inputs};
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::cast::cast;
+use tract_onnx::tract_core::ops::einsum::EinSum;
 use tract_onnx::tract_core::ops::math::add;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::logic::wire_with_rank_broadcast;
 
-use super::super::graph::{has_input, integer};
-use super::super::library::library_operator;
+use super::super::graph::integer;
+use super::indices::checked_index;
 use crate::frontends::onnx::node_operator::{
-    Built, NodeOperator, Tensors, Wired, operator, stored,
+    Built, NodeOperator, Tensors, Wired, integers_of, operator, stored,
 };
 use crate::graph::rows::{product_of_rows, rules_of_rows};
 use pkgtool_kernels::Cpu;
@@ -24,11 +27,8 @@ use pkgtool_kernels::rows::{Bits, FloatRowProduct, MatrixSizes};
 pub(super) const NAME: &str = "MatMulNBits";
 
 /// Builds a `MatMulNBits`.
-pub(super) fn build(context: &ParsingContext, node: &NodeProto) -> Built {
-    if let Some(product) = PackedProduct::of(node) {
-        return operator(NAME, None, product);
-    }
-    library_operator(context, node)
+pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
+    operator(NAME, None, PackedProduct::of(node)?)
 }
 
 /// Number of bits of a stored number. The first number of a byte is in its lowest bits.
@@ -76,31 +76,117 @@ struct PackedProduct {
     stored: StoredBits,
     sizes: MatrixSizes,
     zeros: Option<usize>,
+    groups: Option<usize>,
     bias: Option<usize>,
 }
 
+/// The stored tensors of a product.
+struct StoredWeights {
+    weights: Arc<Tensor>,
+    scales: Arc<Tensor>,
+    zeros: Option<Arc<Tensor>>,
+    groups: Option<Arc<Tensor>>,
+}
+
 impl PackedProduct {
-    /// Returns the product in a node, if it is supported here.
-    fn of(node: &NodeProto) -> Option<Self> {
-        let stored = StoredBits::of(node)?;
-        let size = |name| usize::try_from(integer(node, name, 0)).ok();
-        let sizes = MatrixSizes {
-            inputs: size("K")?,
-            outputs: size("N")?,
-            group: size("block_size")?,
+    fn of(node: &NodeProto) -> TractResult<Self> {
+        let stored = StoredBits::of(node).context("weights of so many bits are not supported")?;
+        let size = |name: &str| {
+            let size = usize::try_from(integer(node, name, 0)).ok();
+            size.filter(|size| *size > 0)
+                .with_context(|| format!("`{name}` is missing"))
         };
-        let fits = sizes.inputs > 0 && sizes.outputs > 0 && sizes.group > 0;
-        let fits = fits && sizes.inputs.is_multiple_of(sizes.group);
-        if !fits || !sizes.group.is_multiple_of(8) || has_input(node, 4) {
-            return None;
-        }
         let given: Vec<Option<usize>> = optional_inputs(node).take(6).collect();
-        Some(Self {
+        Ok(Self {
             stored,
-            sizes,
+            sizes: MatrixSizes {
+                inputs: size("K")?,
+                outputs: size("N")?,
+                group: size("block_size")?,
+            },
             zeros: given[3],
+            groups: given[4],
             bias: given[5],
         })
+    }
+
+    /// Returns the number of blocks of an output.
+    fn blocks(&self) -> usize {
+        self.sizes.inputs.div_ceil(self.sizes.group)
+    }
+
+    /// Whether the kernel for packed rows has this form.
+    fn is_packed(&self, of: &StoredWeights) -> bool {
+        let MatrixSizes { inputs, group, .. } = self.sizes;
+        let has_bytes = |zeros: &Arc<Tensor>| zeros.datum_type() == DatumType::U8;
+        inputs.is_multiple_of(group)
+            && group.is_multiple_of(8)
+            && of.groups.is_none()
+            && of.zeros.as_ref().is_none_or(has_bytes)
+    }
+
+    /// Returns the weights as float32, `[outputs, inputs]`.
+    fn unpacked(&self, of: &StoredWeights) -> TractResult<Tensor> {
+        let MatrixSizes {
+            inputs,
+            outputs,
+            group,
+        } = self.sizes;
+        let blocks = self.blocks();
+        let bytes = of.weights.try_as_plain_ram()?;
+        let bytes = bytes.as_slice::<u8>()?;
+        let row = blocks * self.stored.bytes_of(group);
+        check_count("weights", bytes.len(), outputs.checked_mul(row))?;
+        let scales = of.scales.cast_to::<f32>()?;
+        let scales = scales.try_as_plain_ram()?;
+        let scales = scales.as_slice::<f32>()?;
+        let count = outputs.checked_mul(blocks);
+        check_count("scales", scales.len(), count)?;
+        let zeros: Vec<f32> = match &of.zeros {
+            None => vec![f32::from(self.stored.middle()); outputs * blocks],
+            Some(zeros) if zeros.datum_type() == DatumType::U8 => {
+                let zeros = self.zero_points(zeros)?.into_iter();
+                zeros.map(f32::from).collect()
+            }
+            Some(zeros) => {
+                let zeros = zeros.cast_to::<f32>()?;
+                let zeros = zeros.try_as_plain_ram()?.as_slice::<f32>()?.to_vec();
+                check_count("zero points", zeros.len(), count)?;
+                zeros
+            }
+        };
+        let groups = of.groups.as_deref().map(integers_of).transpose()?;
+        if let Some(groups) = &groups {
+            check_count("groups of inputs", groups.len(), Some(inputs))?;
+        }
+        let mut matrix = Vec::with_capacity(outputs * inputs);
+        for (output, row) in bytes.chunks_exact(row).enumerate() {
+            for input in 0..inputs {
+                let block = match &groups {
+                    Some(groups) => checked_index(groups[input], blocks)?,
+                    None => input / group,
+                };
+                let at = output * blocks + block;
+                matrix.push((f32::from(self.stored.part(row, input)) - zeros[at]) * scales[at]);
+            }
+        }
+        Tensor::from_shape(&[outputs, inputs], &matrix)
+    }
+
+    /// Returns the zero points of packed ones.
+    fn zero_points(&self, zeros: &Tensor) -> TractResult<Vec<u8>> {
+        let bytes = zeros.try_as_plain_ram()?;
+        let bytes = bytes.as_slice::<u8>()?;
+        let blocks = self.blocks();
+        let row = self.stored.bytes_of(blocks);
+        check_count(
+            "zero points",
+            bytes.len(),
+            self.sizes.outputs.checked_mul(row),
+        )?;
+        let rows = bytes.chunks_exact(row);
+        let of_row = |row| (0..blocks).map(move |at| self.stored.part(row, at));
+        Ok(rows.flat_map(of_row).collect())
     }
 
     /// Packs the stored weights.
@@ -111,41 +197,17 @@ impl PackedProduct {
         zeros: Option<&Tensor>,
     ) -> TractResult<FloatRowProduct> {
         let MatrixSizes {
-            inputs,
-            outputs,
-            group,
+            inputs, outputs, ..
         } = self.sizes;
         let bytes = weights.try_as_plain_ram()?;
         let bytes = bytes.as_slice::<u8>()?;
         let row = self.stored.bytes_of(inputs);
-        ensure!(
-            Some(bytes.len()) == outputs.checked_mul(row),
-            "{} bytes of weights for {outputs} outputs and {inputs} inputs",
-            bytes.len()
-        );
-        let groups = inputs / group;
-        let zeros = zeros.map(|zeros| {
-            ensure!(
-                zeros.datum_type() == DatumType::U8,
-                "zero points of {:?} are not supported: expected packed ones",
-                zeros.datum_type()
-            );
-            let bytes = zeros.try_as_plain_ram()?;
-            let bytes = bytes.as_slice::<u8>()?;
-            let row = self.stored.bytes_of(groups);
-            ensure!(
-                Some(bytes.len()) == outputs.checked_mul(row),
-                "{} bytes of zero points for {outputs} outputs of {groups} blocks",
-                bytes.len()
-            );
-            let rows = bytes.chunks_exact(row);
-            let of_rows = rows.flat_map(|row| (0..groups).map(|at| self.stored.part(row, at)));
-            Ok(of_rows.collect::<Vec<u8>>())
-        });
+        check_count("weights", bytes.len(), outputs.checked_mul(row))?;
+        let zeros = zeros.map(|zeros| self.zero_points(zeros));
         let zeros = match zeros.transpose()? {
             // The default zero point is the middle. Packing two bits as four moves the middle.
             None if self.stored == StoredBits::TWO => {
-                Some(vec![StoredBits::TWO.middle(); outputs * groups])
+                Some(vec![StoredBits::TWO.middle(); outputs * self.blocks()])
             }
             zeros => zeros,
         };
@@ -163,6 +225,15 @@ impl PackedProduct {
     }
 }
 
+fn check_count(of: &str, found: usize, wanted: Option<usize>) -> TractResult<()> {
+    let wanted = wanted.context("the sizes exceed memory")?;
+    ensure!(
+        found == wanted,
+        "wrong number of {of}: expected {wanted}, got {found}"
+    );
+    Ok(())
+}
+
 impl NodeOperator for PackedProduct {
     fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
         s.equals(&outputs[0].datum_type, &inputs[0].datum_type)?;
@@ -175,19 +246,38 @@ impl NodeOperator for PackedProduct {
 
     fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
         let stored = |at: usize, what| stored(model, inputs[at], what);
-        let (weights, scales) = (stored(1, "weights")?, stored(2, "scales")?);
-        let zeros = self.zeros.map(|at| stored(at, "zero points")).transpose()?;
-        let product = self.pack(&weights, &scales, zeros.as_deref())?;
+        let of = StoredWeights {
+            weights: stored(1, "weights")?,
+            scales: stored(2, "scales")?,
+            zeros: self.zeros.map(|at| stored(at, "zero points")).transpose()?,
+            groups: self
+                .groups
+                .map(|at| stored(at, "groups of inputs"))
+                .transpose()?,
+        };
         let fact = model.outlet_fact(inputs[0])?;
         let (dtype, shape) = (fact.datum_type, fact.shape.to_tvec());
         let name = format!("{prefix}.real");
         let real = model.wire_node(name, cast(f32::datum_type()), &inputs[..1])?;
-        let (outputs, bytes) = (self.sizes.outputs, product.bytes());
-        let run = move |rows, from: &[&[f32]], to: &mut [f32], split| {
-            product.run(rows, from[0], to, split)
+        let sums = format!("{prefix}.sums");
+        let sums = if self.is_packed(&of) {
+            let product = self.pack(&of.weights, &of.scales, of.zeros.as_deref())?;
+            let (outputs, bytes) = (self.sizes.outputs, product.bytes());
+            let run = move |rows, from: &[&[f32]], to: &mut [f32], split| {
+                product.run(rows, from[0], to, split)
+            };
+            let kernel = product_of_rows("PackedProduct", &shape, outputs, bytes, run)?;
+            model.wire_node(sums, kernel, &real)?
+        } else {
+            let axes = &"abcdefgh"[..shape.len().min(8) - 1];
+            let product = format!("{axes}k,nk->{axes}n").parse()?;
+            let matrix = model.add_const(format!("{prefix}.weights"), self.unpacked(&of)?)?;
+            model.wire_node(
+                sums,
+                EinSum::new(product, f32::datum_type()),
+                &[real[0], matrix],
+            )?
         };
-        let kernel = product_of_rows("PackedProduct", &shape, outputs, bytes, run)?;
-        let sums = model.wire_node(format!("{prefix}.sums"), kernel, &real)?;
         let Some(bias) = self.bias else {
             return model.wire_node(prefix, cast(dtype), &sums);
         };

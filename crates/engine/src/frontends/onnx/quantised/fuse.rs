@@ -13,6 +13,7 @@ use super::node;
 use crate::frontends::onnx::graph::{
     attribute, each_graph_mut, each_node, has_input, integer, is_default,
 };
+use crate::frontends::onnx::narrow::NarrowType;
 use pkgtool_kernels::bytes::Sign;
 use pkgtool_kernels::bytes::elementwise::{Grid, IntegerRange};
 
@@ -164,8 +165,9 @@ impl Pass<'_> {
                 _ => return None,
             }
         };
+        let has_bytes = NarrowType::of(integer(node, "output_dtype", 0)).is_none();
         let known = scale.is_normal() && scale > 0.0 && integer(node, "block_size", 0) == 0;
-        known.then_some(Grid {
+        (known && has_bytes).then_some(Grid {
             sign,
             scale,
             zero_point,

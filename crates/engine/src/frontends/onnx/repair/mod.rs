@@ -9,7 +9,7 @@ use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorPr
 
 use super::exact::CAST_TO_INT64;
 use super::graph::{
-    AttributeKind, Floats, INT64, Shapes, attribute, constant, each_graph_mut, each_tensor_mut,
+    AttributeKind, INT64, Shapes, Zeros, attribute, constant, each_graph_mut, each_tensor_mut,
     integer, is_default, named, number, number_like, opset, step, text, value,
 };
 
@@ -22,13 +22,13 @@ pub(crate) fn repair(model: &mut ModelProto) {
     let opset = opset(model);
     each_tensor_mut(model, &mut widen);
     let shapes = Shapes::of(model);
-    let floats = Floats::of(model);
+    let zeros = Zeros::of(model);
     each_graph_mut(model, &mut |graph| {
         graph.node.iter_mut().for_each(fill_with_float);
         graph.node.iter_mut().for_each(without_padding);
         contrib::repair(graph);
         deconvolution::repair(graph, &shapes);
-        quantized::repair(graph, &floats, &shapes);
+        quantized::repair(graph, &shapes, &zeros, opset);
         spell_out(graph, opset);
     });
 }
