@@ -22,7 +22,7 @@ groups = {}
 
 
 def tensor(array):
-    values = array.ravel().tolist()
+    values = (array.astype(int) if array.dtype == bool else array).ravel().tolist()
     if array.dtype == np.float32:
         values = [float(f"{value:.8g}") for value in values]
     return {"dtype": str(array.dtype), "shape": list(array.shape), "data": values}
@@ -283,6 +283,93 @@ def fused():
     save("conv-sum-no-bias", "FusedConv", [picture, kernel, None, ["n", 4, 4, 3]], stored=[1])
 
 
+def contributed():
+    """Other operators of ONNX Runtime."""
+    rng = np.random.default_rng(17)
+
+    def numbers(*shape):
+        return rng.uniform(-2, 2, shape).round(2).astype(np.float32)
+
+    def save(name, operator, inputs, stored=(), output=F, outputs=("y",), **attributes):
+        runs = [{key: make(turn) for key, make in inputs.items() if make} for turn in range(3)]
+        types = {key: h.np_dtype_to_tensor_dtype(value.dtype) for key, value in runs[0].items()}
+        kinds = {key: I if operator == "Unique" and key != "y" else output for key in outputs}
+        graph = h.make_graph(
+            [h.make_node(operator, [key if make else "" for key, make in inputs.items()], outputs,
+                         domain="com.microsoft", **attributes)],
+            "g",
+            [h.make_tensor_value_info(key, types[key], [None] * value.ndim) for key, value in runs[0].items() if key not in stored],
+            [h.make_tensor_value_info(key, kind, None) for key, kind in kinds.items() if key],
+            [nh.from_array(runs[0][key], key) for key in stored],
+        )
+        imports = [h.make_opsetid("", 17), h.make_opsetid("com.microsoft", 1)]
+        model = h.make_model(graph, opset_imports=imports, ir_version=10)
+        keep("contributed", name, model, [{key: value for key, value in run.items() if key not in stored} for run in runs])
+
+    def sizes(shape, turn):
+        return [turn + 1 if size == "n" else turn + 3 if size == "m" else size for size in shape]
+
+    def of_bytes(kind, *shape):
+        limits = np.iinfo(kind)
+        return lambda turn: rng.integers(limits.min, limits.max, sizes(shape, turn)).astype(kind)
+
+    def real(*shape):
+        return lambda turn: numbers(*sizes(shape, turn))
+
+    def below(most, *shape, kind=np.int64):
+        return lambda turn: rng.integers(0, most, sizes(shape, turn)).astype(kind)
+
+    def small(*shape):
+        return lambda turn: rng.uniform(0.01, 0.1, shape).astype(np.float32)
+
+    def fixed(value):
+        return lambda turn: value
+
+    for name, kind, columns in (("", np.int8, 1), ("-unsigned", np.uint8, 1), ("-columns", np.int8, 5)):
+        weights = {"w": of_bytes(kind, 4, 5), "s": small(columns), "z": of_bytes(kind, columns), "b": real(5)}
+        save(f"dynamic{name}", "DynamicQuantizeMatMul", {"x": real("n", 3, 4), **weights}, list(weights))
+        inputs = {"x": of_bytes(np.uint8, "n", 3, 4), "w": weights["w"], "xs": small(1), "s": weights["s"],
+                  "xz": of_bytes(np.uint8, 1), "z": weights["z"], "b": real(5)}
+        save(f"to-float{name}", "MatMulIntegerToFloat", inputs, list(inputs)[1:])
+    save("dynamic-plain", "DynamicQuantizeMatMul", {"x": real("n", 3, 4), "w": of_bytes(np.int8, 4, 5), "s": small(1)}, ["w", "s"])
+    tables = {"w": real(9, 4), "p": real(8, 4), "st": real(2, 4), "g": real(4), "b": real(4)}
+    tokens, segments = below(9, 2, "m", kind=np.int32), below(2, 2, "m", kind=np.int32)
+    save("embedding", "EmbedLayerNormalization", {"i": tokens, "sg": segments, **tables}, list(tables), outputs=["y", ""])
+    placed = {"i": tokens, "sg": None, **tables, "st": None, "m": None,
+              "at": lambda turn: np.array([range(3 + turn)] * 2, np.int32) + 1}
+    save("embedding-placed", "EmbedLayerNormalization", placed, ["w", "p", "g", "b"], outputs=["y", "", "sum"], epsilon=0.01)
+    grids = {"as": fixed(np.float32(0.1)), "az": fixed(np.uint8(7)), "b": of_bytes(np.uint8, "n", 4), "bs": fixed(np.float32(0.3)),
+             "bz": fixed(np.uint8(100)), "ys": fixed(np.float32(0.2)), "yz": fixed(np.uint8(50))}
+    where = {"c": lambda turn: rng.integers(0, 2, (turn + 1, 4)).astype(bool), "a": of_bytes(np.uint8, "n", 4), **grids}
+    save("where", "QLinearWhere", where, [key for key in grids if key != "b"], T.UINT8)
+    save("largest", "NhwcMaxPool", {"x": of_bytes(np.uint8, "n", 5, 6, 3)}, (), T.UINT8,
+         kernel_shape=[2, 3], strides=[1, 2], pads=[0, 1, 1, 0])
+    save("expanded", "ExpandDims", {"x": real("n", 3), "a": fixed(np.array(1, np.int32))}, ["a"])
+    save("gathered", "GatherND", {"x": real("n", 3), "a": fixed(np.array([[0, 1], [0, 2]], np.int64))}, ["a"])
+    save("sampled", "GridSample", {"x": real("n", 2, 4, 4), "g": lambda turn: numbers(turn + 1, 3, 2, 2) / 2}, align_corners=1)
+    save("padded", "Pad", {"x": real("n", 3), "a": fixed(np.array([1, 0, 0, 2], np.int64)), "v": fixed(np.array([0.5], np.float32))}, ["a", "v"])
+    save("triangle", "Trilu", {"x": real("n", 3, 3), "k": fixed(np.array(1, np.int64))}, ["k"], upper=0)
+    save("different", "Unique", {"x": lambda turn: rng.integers(-2, 3, 6 + turn).astype(np.float32)}, outputs=["y", "i", "c"])
+    for name, more, stored in (("", {}, ["w"]), ("-bias", {"b": real(3)}, ["w", "b"]), ("-state", {"b": real(3), "p": real("n", 3, 2)}, ["w", "b"])):
+        save(f"causal{name}", "CausalConvWithState", {"x": real("n", 3, 5), "w": real(3, 1, 3), **more}, stored,
+             outputs=["y", "s"], activation="silu" if more else "none")
+    heads = {key: real(2, "m", 8) for key in "qkv"}
+    decay, rate = (lambda turn: -abs(numbers(2, 3 + turn, 2))), (lambda turn: abs(numbers(2, 3 + turn, 2)) / 2)
+    state = {"p": real(2, 2, 4, 4)}
+    for rule, more in (("linear", {}), ("gated", {**state, "d": decay}), ("delta", {**state, "d": None, "r": rate}), ("gated_delta", {**state, "d": decay, "r": rate})):
+        save(f"linear-attention-{rule}", "LinearAttention", {**heads, **more}, outputs=["y", "s"], update_rule=rule, q_num_heads=2, kv_num_heads=2)
+    angles = np.arange(32).reshape(8, 4)
+    tables = {"c": fixed(np.cos(angles).astype(np.float32).round(3)), "s": fixed(np.sin(angles).astype(np.float32).round(3))}
+    for name, x, places, attributes in (
+        ("offset", real(2, 3, 16), fixed(np.array([2], np.int64)), {"num_heads": 2}),
+        ("places", real(2, 3, 16), below(8, 2, 3), {"num_heads": 2}),
+        ("pairs", real(2, 3, 16), below(8, 2, 3), {"num_heads": 2, "interleaved": 1}),
+        ("heads", real(2, 2, 3, 8), below(8, 2, 3), {}),
+        ("part", real(2, 3, 32), below(8, 2, 3), {"num_heads": 2, "rotary_embedding_dim": 8}),
+    ):
+        save(f"turned-{name}", "RotaryEmbedding", {"x": x, "p": places, **tables}, ["c", "s"], **attributes)
+
+
 def attentions():
     """Attention operators of ONNX Runtime, with their masks and caches."""
     rng = np.random.default_rng(11)
@@ -539,4 +626,5 @@ constructs()
 fused()
 attentions()
 narrow()
+contributed()
 write()

@@ -62,6 +62,11 @@ fn numbers_of_few_bits_are_right_in_every_run() {
     assert_eq!(check("narrow"), 35);
 }
 
+#[test]
+fn other_operators_of_onnx_runtime_are_right_in_every_run() {
+    assert_eq!(check("contributed"), 29);
+}
+
 /// Runs all cases of an archive and returns their number.
 fn check(archive: &str) -> usize {
     let folder = tempfile::tempdir().expect("a directory");

@@ -9,7 +9,6 @@ mod fused;
 mod graph;
 mod known_wrong;
 mod library;
-mod losses;
 mod names;
 mod narrow;
 mod node_operator;

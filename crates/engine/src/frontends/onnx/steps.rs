@@ -51,6 +51,29 @@ impl Steps {
         self.nodes.push(node);
     }
 
+    /// Adds a node with a new name for its only output, and returns that.
+    pub(crate) fn push_renamed(&mut self, mut node: NodeProto) -> String {
+        let output = self.name();
+        node.output = vec![output.clone()];
+        self.nodes.push(node);
+        output
+    }
+
+    /// Quantises numbers between their extremes and returns bytes, scale and zero point.
+    pub(crate) fn quantised(&mut self, numbers: &str) -> [String; 3] {
+        let name = self.name();
+        let outputs = ["bytes", "scale", "zero"].map(|part| format!("{name}.{part}"));
+        let mut node = step("DynamicQuantizeLinear", &[numbers], "");
+        node.output = outputs.to_vec();
+        self.nodes.push(node);
+        outputs
+    }
+
+    /// Permutes the axes of a tensor.
+    pub(crate) fn transpose(&mut self, input: &str, axes: &[i64]) -> String {
+        self.add_with("Transpose", &[input], [ints("perm", axes)])
+    }
+
     /// Adds a list of integers and returns its name.
     pub(crate) fn integers(&mut self, integers: &[i64]) -> String {
         let output = self.name();
@@ -212,5 +235,13 @@ pub(crate) fn float(name: &str, number: f32) -> AttributeProto {
     AttributeProto {
         f: number,
         ..named(name, AttributeKind::Float)
+    }
+}
+
+/// Creates a text attribute.
+pub(crate) fn text(name: &str, text: &str) -> AttributeProto {
+    AttributeProto {
+        s: text.as_bytes().to_vec(),
+        ..named(name, AttributeKind::Text)
     }
 }

@@ -277,7 +277,7 @@ impl GroupedAttention {
                 for head in 0..queries.heads {
                     let start = rotated.len();
                     rotated.extend_from_slice(queries.row(batch, head, row));
-                    angles.rotate(position(batch, row)?, &mut rotated[start..])?;
+                    angles.rotate(NAME, position(batch, row)?, &mut rotated[start..])?;
                 }
             }
         }
@@ -295,7 +295,7 @@ impl GroupedAttention {
         ] {
             cache.push(
                 tokens.appended(new, past, |batch, row, numbers| match angles {
-                    Some(angles) => angles.rotate(position(batch, row)?, numbers),
+                    Some(angles) => angles.rotate(NAME, position(batch, row)?, numbers),
                     None => Ok(()),
                 })?,
             );

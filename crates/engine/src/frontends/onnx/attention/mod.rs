@@ -9,7 +9,7 @@
 
 pub(super) mod contrib;
 pub(super) mod grouped;
-mod rotary;
+pub(super) mod rotary;
 mod run;
 
 use tract_onnx::model::{ParsingContext, optional_inputs, optional_outputs};

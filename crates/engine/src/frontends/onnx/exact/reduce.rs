@@ -184,13 +184,18 @@ impl ReduceOperator {
         let TypedFact {
             datum_type, shape, ..
         } = model.outlet_fact(input)?.clone();
-        // The library's reduction refuses numbers that may be sizes.
-        let may_be_size = datum_type == DatumType::TDim;
-        let input = if may_be_size {
-            let name = format!("{prefix}.integers");
-            model.wire_node(name, cast(DatumType::I64), &[input])?[0]
-        } else {
-            input
+        // The library's reduction refuses booleans, and numbers that may be sizes.
+        let other = match datum_type {
+            DatumType::TDim => Some(DatumType::I64),
+            DatumType::Bool => Some(DatumType::U8),
+            _ => None,
+        };
+        let input = match other {
+            Some(other) => {
+                let name = format!("{prefix}.integers");
+                model.wire_node(name, cast(other), &[input])?[0]
+            }
+            None => input,
         };
         let is_empty = axes.iter().any(|axis| shape[*axis] == 0.to_dim());
         let reduce: Box<dyn TypedOp> = Box::new(Reduce::new(axes.clone(), reducer));
@@ -200,8 +205,8 @@ impl ReduceOperator {
             reduce
         };
         let mut wire = model.wire_node(prefix, reduce, &[input])?[0];
-        if may_be_size {
-            wire = model.wire_node(format!("{prefix}.sizes"), cast(datum_type), &[wire])?[0];
+        if other.is_some() {
+            wire = model.wire_node(format!("{prefix}.original"), cast(datum_type), &[wire])?[0];
         }
         self.without(along, prefix, model, wire)
     }

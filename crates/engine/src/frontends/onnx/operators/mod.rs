@@ -19,6 +19,7 @@ mod repeat;
 mod reversed;
 mod subgraph;
 mod table;
+mod unique;
 
 use tract_onnx::Onnx;
 
@@ -26,9 +27,10 @@ use super::node_operator::BuildNode;
 use super::{attention, narrow, recurrent};
 
 /// The operators of this crate by name.
-const OPERATORS: [(&str, BuildNode); 23] = [
+const OPERATORS: [(&str, BuildNode); 25] = [
     (attention::NAME, attention::build),
     (attention::grouped::NAME, attention::grouped::build),
+    (attention::rotary::NAME, attention::rotary::build),
     ("RNN", recurrent::build),
     ("GRU", recurrent::build),
     ("LSTM", recurrent::build),
@@ -48,6 +50,7 @@ const OPERATORS: [(&str, BuildNode); 23] = [
     ("CumProd", cumulative::build),
     ("ReverseSequence", reversed::build),
     ("TensorScatter", cache::build),
+    ("Unique", unique::build),
     (packed::NAME, packed::build),
     (table::NAME, table::build),
 ];

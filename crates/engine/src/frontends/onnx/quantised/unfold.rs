@@ -152,6 +152,7 @@ fn unfolded(node: &NodeProto, constants: &StoredConstants, version: i64) -> Opti
     match node.op_type.as_str() {
         "QGemm" => gemm(node, constants),
         "QLinearConcat" => joined(node),
+        "QLinearWhere" => selected(node),
         word => plain(FORMS.iter().find(|form| form.word == word)?, node, version),
     }
 }
@@ -205,6 +206,16 @@ fn joined(node: &NodeProto) -> Option<Unfolded> {
     let mut operator = node::new("Concat", "", &inputs, "");
     operator.attribute.clone_from(&node.attribute);
     unfolded.round(operator, 0)?;
+    Some(unfolded)
+}
+
+/// Selects elements of two tensors by a condition.
+fn selected(node: &NodeProto) -> Option<Unfolded> {
+    let mut unfolded = Unfolded::new(node);
+    let condition = node.input.first()?;
+    let [yes, no] = [unfolded.number(1, 1)?, unfolded.number(4, 1)?];
+    let operator = node::new("Where", "", &[condition, &yes, &no], "");
+    unfolded.round(operator, 7)?;
     Some(unfolded)
 }
 
@@ -319,7 +330,7 @@ mod tests {
             ..AttributeProto::default()
         });
         assert_eq!(written(last).len(), 1);
-        let other = node::new("QLinearWhere", "n", &inputs, "y");
+        let other = node::new("QLinearPad", "n", &inputs, "y");
         assert_eq!(written(other).len(), 1);
         let short = node::new("QLinearAdd", "n", &["a", "as"], "y");
         assert_eq!(written(short).len(), 1);

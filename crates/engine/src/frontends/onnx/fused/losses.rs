@@ -2,8 +2,8 @@
 
 use tract_onnx::pb::NodeProto;
 
-use super::graph::{attribute, has_input, text};
-use super::steps::{Steps, int};
+use crate::frontends::onnx::graph::{attribute, has_input, text};
+use crate::frontends::onnx::steps::{Steps, int};
 
 /// Returns the steps of a `NegativeLogLikelihoodLoss`.
 pub(super) fn of_logarithms(node: &NodeProto, opset: i64) -> Option<Vec<NodeProto>> {

@@ -1,0 +1,70 @@
+//! Writes products of matrices of ONNX Runtime as several operators.
+
+use tract_onnx::pb::NodeProto;
+
+use crate::frontends::onnx::graph::{FLOAT, attribute, integer};
+use crate::frontends::onnx::steps::{Steps, text};
+
+/// A product of transposed operands, times a factor.
+pub(super) fn transposed(node: &NodeProto, opset: i64) -> Option<Vec<NodeProto>> {
+    let output = node.output.first()?;
+    let mut steps = Steps::new(output, opset);
+    let [left, right] = node.input.as_slice() else {
+        return None;
+    };
+    let is_turned = |name: &str| integer(node, name, 0) != 0;
+    if is_turned("transBatchA") || is_turned("transBatchB") {
+        return None;
+    }
+    let [left_axes, right_axes] = [("transA", "...ji", "...ij"), ("transB", "...kj", "...jk")]
+        .map(|(name, yes, no)| if is_turned(name) { yes } else { no });
+    let product = if (left_axes, right_axes) == ("...ij", "...jk") {
+        steps.add("MatMul", &[left, right])
+    } else {
+        let equation = format!("{left_axes},{right_axes}->...ik");
+        steps.add_with("Einsum", &[left, right], [text("equation", &equation)])
+    };
+    let factor = attribute(node, "alpha").map(|found| found.f);
+    if let Some(factor) = factor.filter(|factor| factor.to_bits() != 1_f32.to_bits()) {
+        let factor = steps.number(factor, left);
+        steps.add("Mul", &[&product, &factor]);
+    }
+    Some(steps.finish(output))
+}
+
+/// A product with bytes of a matrix; the other operand is quantised between its extremes.
+pub(super) fn dynamic(node: &NodeProto, opset: i64) -> Option<Vec<NodeProto>> {
+    let [rows, matrix, scale, ..] = node.input.as_slice() else {
+        return None;
+    };
+    let output = node.output.first()?;
+    let mut steps = Steps::new(output, opset);
+    let [bytes, own_scale, own_zero] = steps.quantised(rows);
+    let given = |at: usize| node.input.get(at).map_or("", String::as_str);
+    let sums = steps.add("MatMulInteger", &[&bytes, matrix, &own_zero, given(3)]);
+    scaled(&mut steps, &sums, [&own_scale, scale], given(4));
+    Some(steps.finish(output))
+}
+
+/// A product of bytes whose results are numbers.
+pub(super) fn of_integers(node: &NodeProto, opset: i64) -> Option<Vec<NodeProto>> {
+    let [left, right, left_scale, right_scale, ..] = node.input.as_slice() else {
+        return None;
+    };
+    let output = node.output.first()?;
+    let mut steps = Steps::new(output, opset);
+    let given = |at: usize| node.input.get(at).map_or("", String::as_str);
+    let sums = steps.add("MatMulInteger", &[left, right, given(4), given(5)]);
+    scaled(&mut steps, &sums, [left_scale, right_scale], given(6));
+    Some(steps.finish(output))
+}
+
+/// Multiplies sums by the scales of both operands and adds a bias, if there is one.
+fn scaled(steps: &mut Steps, sums: &str, [left, right]: [&str; 2], bias: &str) {
+    let sums = steps.cast(sums, FLOAT);
+    let scale = steps.add("Mul", &[left, right]);
+    let numbers = steps.add("Mul", &[&sums, &scale]);
+    if !bias.is_empty() {
+        steps.add("Add", &[&numbers, bias]);
+    }
+}
