@@ -45,10 +45,17 @@ pub trait Engine: Sync {
     /// run the format. A model without a backend runs on any portable provider.
     fn offers(&self, format: &str, backend: Option<Backend>) -> Vec<Offer>;
 
-    /// Full names of the operators, then of the delegates, that the engine lowers in programs by
-    /// its own code, each sorted.
-    fn lowered_operators(&self) -> Vec<&'static str> {
+    /// Full names of the operators, then of the delegates, that the engine runs in models of a
+    /// format by its own code, each sorted.
+    fn operators(&self, _format: &str) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Returns the operators of a model's graph that the engine does not support, with their
+    /// attributes. Reads no weights. Nothing is missing if the reason is empty. `None` if this is
+    /// unknown.
+    fn graph_gaps(&self, _model: &Path, _format: &str) -> Option<Gaps> {
+        None
     }
 
     /// Returns the operators and delegates of a method that the engine does not support, judging by

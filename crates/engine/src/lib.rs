@@ -94,6 +94,13 @@ pub fn gaps_without_library(format: &str, method: &Method) -> Option<Gaps> {
         .then_some(first)
 }
 
+/// Like [`gaps_without_library`], for a model's graph with the attributes of its operators. Nothing is
+/// missing if the reason is empty. `None` if this is unknown.
+pub fn graph_gaps_without_library(model: &Path, format: &str) -> Option<Gaps> {
+    let mut everywhere = ENGINES.iter().filter(|engine| engine.needs_no_library());
+    everywhere.find_map(|engine| engine.graph_gaps(model, format))
+}
+
 /// Like [`gaps_without_library`], for the contents of a model file: the operators in the payloads of
 /// delegates. On Apple's systems a native engine may support these payloads, which shows only when
 /// the method runs; the result is `None` then.

@@ -1,6 +1,7 @@
 //! `decode_steps MODEL LIBRARY THREADS PROMPT TOKENS ROUNDS`: feeds a prompt of so many tokens, decodes so
 //! many greedily, and prints for each round what prefill and decode took: CPU time of this process and the
-//! worker's together, and the time on the wall, in seconds.
+//! worker's together, and the time on the wall, in seconds. Without a library (`-`) the embedded engine runs
+//! the model.
 //!
 //! Called with `worker` it is the worker, as the tool itself is.
 
@@ -73,12 +74,13 @@ fn load(
         signature,
         options: LoadOptions {
             threads: Some(threads),
-            library: Some(PathBuf::from(library)),
+            library: (library != "-").then(|| PathBuf::from(library)),
             carrying: found.carrying.clone(),
             ..LoadOptions::default()
         },
     };
-    let worker = Launcher::new()?.load("ort", &request)?;
+    let engine = if library == "-" { "tract" } else { "ort" };
+    let worker = Launcher::new()?.load(engine, &request)?;
     Ok(TokenDecoder::new(found, SessionStepRunner(worker)))
 }
 

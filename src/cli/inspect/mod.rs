@@ -81,7 +81,8 @@ pub(super) fn run(args: &InspectArgs) -> Result<Exit, Failure> {
         far.check()?;
     }
     let (info, size) = opened.map_err(|error| Failure::Other(format!("{path}: {error}")))?;
-    let beside = ExtraFacts::of(file, &info);
+    let is_local = path == file.display().to_string();
+    let beside = ExtraFacts::of(file, &info, is_local);
     let inspected = InspectedModel {
         path: &path,
         info: &info,
@@ -96,7 +97,7 @@ pub(super) fn run(args: &InspectArgs) -> Result<Exit, Failure> {
         ));
     }
     // For a file on a server, the files beside it are not fetched.
-    if path == file.display().to_string() {
+    if is_local {
         note_missing_data(file, &info);
     }
     if args.verbose {
@@ -133,15 +134,16 @@ struct ExtraFacts {
 }
 
 impl ExtraFacts {
-    fn of(path: &Path, info: &ModelInfo) -> Self {
-        if info.format != "executorch" {
-            return Self::default();
-        }
+    fn of(path: &Path, info: &ModelInfo, is_local: bool) -> Self {
         // A model that cannot be read completely cannot run anywhere.
         let alone = || Self {
             path: path.to_owned(),
             ..Self::default()
         };
+        if info.format != "executorch" {
+            // The graph of a model on a server would be read in many small parts.
+            return if is_local { alone() } else { Self::default() };
+        }
         let Ok(source) = FileSource::open(path) else {
             return alone();
         };

@@ -3,17 +3,23 @@
 use std::path::Path;
 
 use pkgtool_engine::tensor::Signature;
-use pkgtool_engine::{gaps_without_library, payload_gaps_without_library};
+use pkgtool_engine::{
+    gaps_without_library, graph_gaps_without_library, payload_gaps_without_library,
+};
 use pkgtool_model::{Method, ModelInfo};
 
 /// Returns the names of the operators, delegates and values that keep a method from running on any
 /// machine, and the reason. Both are empty if nothing is missing. Returns `None` if this is
-/// unknown: it is known only for ExecuTorch programs and Core ML models.
+/// unknown: it is known for ONNX models, ExecuTorch programs and Core ML models.
 pub(super) fn missing(
     model: &Path,
     info: &ModelInfo,
     method: &Method,
 ) -> Option<(Vec<String>, String)> {
+    if info.format == "onnx" {
+        let gaps = graph_gaps_without_library(model, info.format)?;
+        return Some((gaps.names.into_iter().collect(), gaps.reason));
+    }
     let is_known = ["executorch", "coreml"].contains(&info.format);
     if !is_known || method.constant {
         return None;

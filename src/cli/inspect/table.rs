@@ -110,7 +110,16 @@ fn write_method(text: &mut String, info: &ModelInfo, method: &Method, beside: &E
         line(text, &format!("  operators  {}", calls.join(", ")));
     }
     match portable::missing(&beside.path, info, method) {
+        Some((_, why)) if why.is_empty() && info.format == "onnx" => {
+            line(text, "  portable  yes, run by tract");
+        }
         Some((_, why)) if why.is_empty() => line(text, "  portable  yes, lowered to tract"),
+        Some((missing, why)) if info.format == "onnx" => {
+            let names: Vec<String> = missing.iter().map(|name| format!("`{name}`")).collect();
+            let names = names.join(", ");
+            let of = "ONNX Runtime may run them, or the provider of a device";
+            line(text, &format!("  portable  no, {names}: {why}; {of}"));
+        }
         Some((_, why)) => line(text, &format!("  portable  no: {why}")),
         None => {}
     }

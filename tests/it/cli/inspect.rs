@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::support::fixture;
+use crate::support::onnx;
 use crate::support::run::pkgtool;
 use crate::support::tree::Tree;
 
@@ -56,6 +57,33 @@ fn what_payloads_hold_is_shown() {
             .flat_map(|method| method["payloads"].as_array().expect("payloads"))
             .collect();
         insta::assert_snapshot!(format!("{model}_payloads"), format!("{:#}", json!(told)));
+    }
+}
+
+/// What keeps an ONNX model from running on any machine is shown with the reason.
+#[test]
+fn operators_that_do_not_run_everywhere_are_shown() {
+    let tree = Tree::new();
+    for (operator, line, missing) in [
+        ("Relu", "  portable  yes, run by tract", json!([])),
+        (
+            "Det",
+            "  portable  no, `Det`: no implementation; ONNX Runtime may run them, or the provider of \
+             a device",
+            json!(["Det"]),
+        ),
+    ] {
+        let model = onnx::unary(operator, "float32", Some(&[2, 2]));
+        std::fs::write(tree.root().join("model.onnx"), model).expect("written");
+        let table = pkgtool(["inspect", "model.onnx"]).within(tree.root()).run();
+        let table = table.expect_code(0).stdout;
+        assert!(table.lines().any(|found| found == line), "{table}");
+        let json = pkgtool(["inspect", "--json", "model.onnx"])
+            .within(tree.root())
+            .run();
+        let method = &json.expect_code(0).json()["methods"]["forward"];
+        assert_eq!(method["portable"], json!(missing == json!([])), "{method}");
+        assert_eq!(method["missing"], missing);
     }
 }
 

@@ -13,8 +13,6 @@ const MAX_WEIGHT_COPIES: u64 = 4;
 const MIN_LIMIT_BYTES: u64 = 64 << 20;
 /// Maximum of the memory limit, in bytes, whatever the size of the weights.
 const MAX_LIMIT_BYTES: u64 = 1 << 30;
-/// Number of plans for single shapes after which a plan for all shapes is tried.
-const SHAPES_BEFORE_GENERAL: usize = 4;
 
 /// Something that this cache can keep.
 pub(crate) trait CachedPlan {
@@ -29,8 +27,6 @@ pub(crate) struct Plans<K, P> {
     bound: u64,
     /// Number of plans made so far.
     made: usize,
-    /// Is `true` if a plan was evicted.
-    dropped: bool,
     general: GeneralPlan<P>,
 }
 
@@ -49,7 +45,6 @@ impl<K, P: CachedPlan> Plans<K, P> {
             known: Vec::new(),
             bound: bound.clamp(MIN_LIMIT_BYTES, MAX_LIMIT_BYTES),
             made: 0,
-            dropped: false,
             general: GeneralPlan::Untried,
         }
     }
@@ -102,11 +97,14 @@ impl<K, P: CachedPlan> Plans<K, P> {
         self.known.pop();
     }
 
-    /// Returns `true` if a plan for all shapes should be tried: after several plans, or after an
-    /// eviction.
+    /// Returns `true` if a plan for all shapes should be tried: after the second shape.
     pub(crate) fn should_try_general(&self) -> bool {
-        let is_time = self.made > SHAPES_BEFORE_GENERAL || self.dropped;
-        is_time && matches!(self.general, GeneralPlan::Untried)
+        self.made > 1 && self.is_general_untried()
+    }
+
+    /// Returns `true` if no plan for all shapes was tried.
+    pub(crate) fn is_general_untried(&self) -> bool {
+        matches!(self.general, GeneralPlan::Untried)
     }
 
     /// Returns the plan for all shapes.
@@ -135,7 +133,6 @@ impl<K, P: CachedPlan> Plans<K, P> {
 
     fn evict_oldest(&mut self) {
         self.known.remove(0);
-        self.dropped = true;
     }
 }
 
@@ -198,16 +195,10 @@ mod tests {
             plans.make_room();
             plans.keep(key, plan(&[zeros(20)]));
         }
-        assert_eq!(
-            (keys(&plans), plans.should_try_general()),
-            (vec![0, 1, 2], false)
-        );
+        assert_eq!(keys(&plans), [0, 1, 2]);
         assert!(plans.find(|known| *known == 0));
         plans.make_room();
-        assert_eq!(
-            (keys(&plans), plans.should_try_general()),
-            (vec![2, 0], true)
-        );
+        assert_eq!(keys(&plans), [2, 0]);
         plans.keep(3, plan(&[zeros(20)]));
         assert!(plans.bytes() <= plans.bound);
         assert!(!plans.find(|known| *known == 1), "it had to go");
@@ -243,7 +234,7 @@ mod tests {
     #[test]
     fn a_plan_for_all_shapes_replaces_the_others() {
         let mut plans = Plans::new(0);
-        for key in 0..5 {
+        for key in 0..2 {
             assert!(!plans.should_try_general());
             plans.keep(key, plan(&[]));
         }

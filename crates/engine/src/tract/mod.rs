@@ -22,7 +22,7 @@ use super::{
 };
 use super::{feedback, processor};
 use crate::frontends::onnx::source::ModelSource;
-use crate::frontends::portable;
+use crate::frontends::{onnx, portable};
 use crate::graph::guard::LibraryFailure;
 use crate::graph::{NAME, failed, unsupported};
 use pkgtool_base::package::Backend;
@@ -55,8 +55,23 @@ impl Engine for Tract {
         }
     }
 
-    fn lowered_operators(&self) -> Vec<&'static str> {
-        portable::supported_names()
+    fn operators(&self, format: &str) -> Vec<String> {
+        match format {
+            "executorch" => {
+                let names = portable::supported_names().into_iter();
+                names.map(str::to_owned).collect()
+            }
+            "onnx" => onnx::operator_names(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn graph_gaps(&self, model: &Path, format: &str) -> Option<Gaps> {
+        let (names, reason) = match format {
+            "onnx" => onnx::source::gaps(model)?,
+            _ => return None,
+        };
+        Some(Gaps { names, reason })
     }
 
     fn gaps(&self, format: &str, method: &Method) -> Option<Gaps> {

@@ -1,9 +1,10 @@
 //! A session of the tract engine: a loaded model and its plans.
 //!
 //! A plan is made for the input shapes of a run and cached for later runs of these shapes
-//! ([`Plans`]). After a few different shapes a plan for all shapes is tried. It is compared with a
-//! plan for the run's own shapes, and used from then on if both agree. If the library needs the
-//! values of small integer inputs for planning (shapes, axes, pads), they become part of the plan.
+//! ([`Plans`]). If the model has open sizes, the first run also makes a plan for all shapes; that of
+//! a large model is made when a second shape comes. It is used from then on if it computes the same
+//! answer. If the library needs the values of small integer inputs for planning (shapes, axes,
+//! pads), they become part of the plan.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -29,6 +30,12 @@ thread_local! {
     static OWN_POOL: RefCell<Option<Arc<ThreadPool>>> = const { RefCell::new(None) };
 }
 
+/// Maximum size of a model whose first run makes a plan for all shapes, in bytes.
+pub(super) const MAX_EAGER_BYTES: u64 = 256 << 20;
+
+/// Maximum size of the first run's inputs and outputs that are kept, in bytes.
+const MAX_KEPT_RUN_BYTES: usize = 8 << 20;
+
 /// Inputs with more elements than this are data, not shapes or axes.
 const MAX_CONSTANT_ELEMENTS: usize = 64;
 
@@ -39,6 +46,8 @@ pub(super) struct TractSession {
     executor: Executor,
     constants: ConstantInputs,
     plans: Plans<PlanKey, Plan>,
+    /// Inputs and outputs of the first run, to check the plan for all shapes.
+    first: Option<[Vec<Tensor>; 2]>,
     nodes: u64,
     /// How products of bytes are added up, if the model has any.
     pub(super) byte_sums: Option<ByteSums>,
@@ -91,6 +100,7 @@ impl TractSession {
             signature,
             executor: executor(options.threads).map_err(|failure| failed(&failure))?,
             constants: ConstantInputs::None,
+            first: None,
             nodes: 0,
             byte_sums: None,
         };
@@ -243,24 +253,56 @@ impl TractSession {
     }
 
     fn run_any(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, LibraryFailure> {
-        if let Some(plan) = self.plans.general_mut() {
-            match plan.run(inputs, &self.signature) {
-                Ok(outputs) => return Ok(outputs),
-                Err(_) => self.plans.refuse_general(),
-            }
+        if let Some(outputs) = self.run_general(inputs) {
+            return Ok(outputs);
         }
         let before = self.plans.made();
         let outputs = self.run_concrete(inputs)?;
         let is_new = self.plans.made() > before;
-        if is_new && self.constants == ConstantInputs::None && self.plans.should_try_general() {
-            self.try_symbols(inputs, &outputs);
+        if is_new
+            && self.constants == ConstantInputs::None
+            && fixed_shapes(&self.signature).is_none()
+        {
+            if self.plans.should_try_general() || self.source.bytes() <= MAX_EAGER_BYTES {
+                self.try_general(inputs, &outputs);
+            } else {
+                self.keep_first(inputs, &outputs);
+            }
         }
         Ok(outputs)
     }
 
+    /// Keeps the first run, unless it is large.
+    fn keep_first(&mut self, inputs: &[Tensor], outputs: &[Tensor]) {
+        let bytes = inputs.iter().chain(outputs).map(|it| it.bytes().len());
+        if self.plans.made() == 1 && bytes.sum::<usize>() <= MAX_KEPT_RUN_BYTES {
+            self.first = Some([inputs, outputs].map(<[Tensor]>::to_vec));
+        }
+    }
+
+    /// Runs the plan for all shapes. `None` if it does not exist or fails.
+    fn run_general(&mut self, inputs: &[Tensor]) -> Option<Vec<Tensor>> {
+        let is_other = |of: &[Tensor]| {
+            let mut pairs = inputs.iter().zip(of);
+            pairs.any(|(input, of)| input.shape() != of.shape())
+        };
+        if let Some([of, outputs]) = self.first.take_if(|[of, _]| is_other(of)) {
+            self.try_general(&of, &outputs);
+        }
+        let plan = self.plans.general_mut()?;
+        let outputs = plan.run(inputs, &self.signature);
+        if outputs.is_err() {
+            self.plans.refuse_general();
+        }
+        outputs.ok()
+    }
+
     /// Puts a plan for all shapes into use, if its answer agrees with that of a plan for these
     /// shapes.
-    fn try_symbols(&mut self, inputs: &[Tensor], expected: &[Tensor]) {
+    fn try_general(&mut self, inputs: &[Tensor], expected: &[Tensor]) {
+        if !self.plans.is_general_untried() {
+            return;
+        }
         self.plans.make_room();
         let tried = self.make(&PlanInputs::Symbols).and_then(|mut plan| {
             let outputs = plan.run(inputs, &self.signature)?;

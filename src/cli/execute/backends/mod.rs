@@ -18,7 +18,7 @@ use tempfile::TempPath;
 use super::super::exit::{Exit, Failure};
 use super::super::report::{self, CommandReport};
 use super::target_args::sandbox_parser;
-use operators::LoweredOperators;
+use operators::OperatorList;
 use pkgtool_base::package::Backend;
 use pkgtool_engine::library::{Installation, Installations, Plugin};
 use pkgtool_engine::runtime::machine::Machine;
@@ -39,7 +39,7 @@ pub(in super::super) struct BackendsArgs {
     #[arg(long, value_name = "FILE")]
     ort_lib: Option<PathBuf>,
 
-    /// List the operators and delegates of programs that run on any machine, without testing
+    /// List the operators and delegates of models that run on any machine, without testing
     /// backends
     #[arg(long, conflicts_with = "ort_lib")]
     operators: bool,
@@ -74,7 +74,7 @@ struct EngineInstallations {
 /// Runs the command.
 pub(in super::super) fn run(args: &BackendsArgs) -> Result<Exit, Failure> {
     if args.operators {
-        report::print(&LoweredOperators::list(), args.json)?;
+        report::print(&OperatorList::list(), args.json)?;
         return Ok(Exit::Clean);
     }
     let launcher = Launcher::new()

@@ -1,32 +1,53 @@
-//! The output of `pkgtool backends --operators`: the operators of ExecuTorch programs that engines
-//! lower with their own code.
+//! The output of `pkgtool backends --operators`: the operators that engines run by their own code.
 
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use serde_json::{Map, Value as Json, json};
+use serde_json::json;
 
 use crate::cli::report::CommandReport;
 use pkgtool_engine::ENGINES;
 
-/// The engines that lower operators themselves, with the names of the operators.
-pub(super) struct LoweredOperators(Vec<(&'static str, Vec<&'static str>)>);
+/// The formats whose operators are listed, with their field in JSON and their name.
+const FORMATS: [(&str, &str, &str); 2] = [
+    ("executorch", "lowered", "ExecuTorch programs"),
+    ("onnx", "onnx", "ONNX models"),
+];
 
-impl LoweredOperators {
+/// The operators that an engine runs by its own code.
+struct EngineOperators {
+    engine: &'static str,
+    /// The field in JSON.
+    field: &'static str,
+    /// The models that have them.
+    of: &'static str,
+    names: Vec<String>,
+}
+
+/// The operators that engines run by their own code.
+pub(super) struct OperatorList(Vec<EngineOperators>);
+
+impl OperatorList {
     /// Lists them.
     pub(super) fn list() -> Self {
-        let engines = ENGINES
-            .iter()
-            .map(|engine| (engine.name(), engine.lowered_operators()));
-        Self(engines.filter(|(_, names)| !names.is_empty()).collect())
+        let lists = FORMATS.iter().flat_map(|(format, field, of)| {
+            ENGINES.iter().map(|engine| EngineOperators {
+                engine: engine.name(),
+                field,
+                of,
+                names: engine.operators(format),
+            })
+        });
+        Self(lists.filter(|list| !list.names.is_empty()).collect())
     }
 }
 
-impl CommandReport for LoweredOperators {
+impl CommandReport for OperatorList {
     fn write(&self, text: &mut String) -> std::fmt::Result {
-        for (name, names) in &self.0 {
-            writeln!(text, "{name} lowers {} of ExecuTorch programs", names.len())?;
-            for name in names {
+        for list in &self.0 {
+            let (engine, count, of) = (list.engine, list.names.len(), list.of);
+            writeln!(text, "{engine} runs {count} operators of {of}")?;
+            for name in &list.names {
                 writeln!(text, "  {name}")?;
             }
         }
@@ -34,9 +55,10 @@ impl CommandReport for LoweredOperators {
     }
 
     fn document(&self) -> impl Serialize {
-        let lowered = self.0.iter();
-        let lowered = lowered.map(|(name, names)| ((*name).to_owned(), json!(names)));
-        let lowered: Map<String, Json> = lowered.collect();
-        json!({ "version": 1, "lowered": lowered })
+        let mut document = json!({ "version": 1 });
+        for list in &self.0 {
+            document[list.field][list.engine] = json!(list.names);
+        }
+        document
     }
 }

@@ -214,16 +214,35 @@ fn what_is_wrong_with_the_inputs_is_not_tried_elsewhere() {
 fn operators_of_programs_can_be_listed() {
     let listed = pkgtool(["backends", "--operators"]).run();
     assert_eq!((listed.code, listed.stderr.as_str()), (0, ""));
-    let mut lines = listed.stdout.lines();
-    let first = lines.next().expect("a heading");
-    let names: Vec<&str> = lines.map(str::trim).collect();
-    let heading = format!("tract lowers {} of ExecuTorch programs", names.len());
-    assert_eq!(first, heading);
-    for name in ["aten::add.out", "aten::convolution.out", "XnnpackBackend"] {
-        assert!(names.contains(&name), "{name}");
-    }
     let json = pkgtool(["backends", "--operators", "--json"]).run().stdout;
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
-    let in_json = json["lowered"]["tract"].as_array().expect("a list");
-    assert!(in_json.iter().eq(names.iter()), "{json}");
+    let mut lines = listed.stdout.lines();
+    for (field, of, some) in [
+        (
+            "lowered",
+            "ExecuTorch programs",
+            ["aten::add.out", "aten::convolution.out", "XnnpackBackend"],
+        ),
+        (
+            "onnx",
+            "ONNX models",
+            ["Attention", "com.microsoft::MatMulNBits", "LpPool"],
+        ),
+    ] {
+        let names = json[field]["tract"].as_array().expect("a list");
+        let heading = format!("tract runs {} operators of {of}", names.len());
+        assert_eq!(lines.next(), Some(heading.as_str()));
+        for name in names {
+            let name = name.as_str().expect("a name");
+            assert_eq!(lines.next().map(str::trim), Some(name));
+            assert!(
+                !name.contains([' ']) && !name.starts_with("pkgtool"),
+                "{name}"
+            );
+        }
+        for name in some {
+            assert!(names.iter().any(|known| known == name), "{name}");
+        }
+    }
+    assert_eq!(lines.next(), None);
 }

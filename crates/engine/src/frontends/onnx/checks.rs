@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, HashSet};
 use tract_onnx::Onnx;
 use tract_onnx::pb::{GraphProto, ModelProto, NodeProto, TensorProto};
 
+use super::fused;
 use super::graph::{Stored, each_graph, each_node, each_tensor_mut, node_name, operator};
 use super::known_wrong::known_wrong;
 use crate::EngineError;
@@ -70,10 +71,23 @@ const DOMAINS: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// Operators of other domains that the default domain has, too.
+const OF_SEVERAL_DOMAINS: [&str; 5] = [
+    "DequantizeLinear",
+    "Gelu",
+    "QuantizeLinear",
+    "RotaryEmbedding",
+    "SimplifiedLayerNormalization",
+];
+
+/// Operators of the library that no standard has.
+const WITHOUT_STANDARD: [&str; 4] = ["ConstantLike", "ParametricSoftplus", "Rsqrt", "ScaledTanh"];
+
 /// Checks the whole model. The library may read it afterwards.
 pub(crate) fn check(model: &mut ModelProto, library: &Onnx) -> Result<(), EngineError> {
-    check_operators(model, library)?;
-    check_answers(model)?;
+    if let Some((names, reason)) = gaps(model, library) {
+        return Err(unsupported(names, &reason));
+    }
     check_types(model)?;
     let mut first = Ok(());
     each_graph(model, &mut |graph| {
@@ -94,7 +108,12 @@ pub(crate) fn check(model: &mut ModelProto, library: &Onnx) -> Result<(), Engine
     first.map_err(|failure| failed(&failure))
 }
 
-fn check_operators(model: &ModelProto, library: &Onnx) -> Result<(), EngineError> {
+/// Returns the operators that are not supported, and why.
+pub(crate) fn gaps(model: &ModelProto, library: &Onnx) -> Option<(BTreeSet<String>, String)> {
+    missing_operators(model, library).or_else(|| wrong_operators(model))
+}
+
+fn missing_operators(model: &ModelProto, library: &Onnx) -> Option<(BTreeSet<String>, String)> {
     let mut missing = BTreeSet::new();
     let mut functions = BTreeSet::new();
     each_node(model, &mut |node| {
@@ -108,16 +127,11 @@ fn check_operators(model: &ModelProto, library: &Onnx) -> Result<(), EngineError
         }
     });
     if !missing.is_empty() {
-        return Err(unsupported(missing, "no implementation"));
+        return Some((missing, "no implementation".to_owned()));
     }
-    if !functions.is_empty() {
-        return Err(unsupported(
-            functions,
-            "it does not expand functions of the model that use another operator set, have defaults \
-             of attributes, or call themselves",
-        ));
-    }
-    Ok(())
+    let reason = "it does not expand functions of the model that use another operator set, have \
+                  defaults of attributes, or call themselves";
+    (!functions.is_empty()).then(|| (functions, reason.to_owned()))
 }
 
 fn is_supported(node: &NodeProto, library: &Onnx) -> bool {
@@ -130,7 +144,7 @@ fn is_supported(node: &NodeProto, library: &Onnx) -> bool {
     }
 }
 
-fn check_answers(model: &ModelProto) -> Result<(), EngineError> {
+fn wrong_operators(model: &ModelProto) -> Option<(BTreeSet<String>, String)> {
     let stored = Stored::of(model);
     let mut wrong = BTreeSet::new();
     let mut causes = BTreeSet::new();
@@ -140,14 +154,28 @@ fn check_answers(model: &ModelProto) -> Result<(), EngineError> {
             causes.insert(cause);
         }
     });
-    if wrong.is_empty() {
-        return Ok(());
-    }
     let causes: Vec<&str> = causes.into_iter().collect();
-    Err(unsupported(
-        wrong,
-        &format!("the answer would be wrong, {}", causes.join("; ")),
-    ))
+    let reason = format!("the answer would be wrong, {}", causes.join("; "));
+    (!wrong.is_empty()).then_some((wrong, reason))
+}
+
+/// Returns the full names of all supported operators, sorted.
+pub(crate) fn known_operators(library: &Onnx) -> Vec<String> {
+    let is_of_runtime = |name: &str| {
+        let mut domains = DOMAINS.iter().flat_map(|(_, names)| *names);
+        domains.any(|known| *known == name) && !OF_SEVERAL_DOMAINS.contains(&name)
+    };
+    // Names of operators of this crate contain spaces or dots.
+    let of_default = library.op_register.0.keys().map(|name| &**name);
+    let of_default = of_default.filter(|name| {
+        !name.contains([' ', '.']) && !is_of_runtime(name) && !WITHOUT_STANDARD.contains(name)
+    });
+    let of_domains = DOMAINS
+        .iter()
+        .flat_map(|(domain, names)| names.iter().map(move |name| format!("{domain}::{name}")));
+    let names = of_default.map(str::to_owned).chain(of_domains);
+    let names: BTreeSet<String> = names.chain(fused::names()).collect();
+    names.into_iter().collect()
 }
 
 fn check_types(model: &mut ModelProto) -> Result<(), EngineError> {

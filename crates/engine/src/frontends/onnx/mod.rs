@@ -21,3 +21,8 @@ mod slim;
 pub(crate) mod source;
 mod steps;
 mod weights;
+
+/// Returns the full names of the operators that the engine runs, sorted.
+pub(crate) fn operator_names() -> Vec<String> {
+    checks::known_operators(&source::reader())
+}

@@ -3,8 +3,8 @@
 //!
 //! Only the graphs contain the weights. The graph of a small model is kept, and each plan is made
 //! from a copy that shares the weights. The graph of a large model is built again from the file.
-//! is made from a copy of it that shares the weights; a large model's is built anew from the file.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -27,6 +27,38 @@ use pkgtool_base::source::FileSource;
 /// Maximum size of the weights of a graph that is kept for further plans, in bytes.
 const MAX_KEPT_BYTES: u64 = 256 << 20;
 
+/// Maximum size of a model without its weights whose gaps are determined, in bytes.
+const MAX_JUDGED_BYTES: usize = 64 << 20;
+
+/// Returns the library's reader with the operators of this crate.
+pub(crate) fn reader() -> Onnx {
+    let mut library = operators::reader()
+        .with_ignore_value_info(true)
+        .with_ignore_output_types(true);
+    exact::register(&mut library);
+    quantised::register(&mut library);
+    library
+}
+
+/// Returns the operators of the model at `path` that are not supported, and why. Both are empty if
+/// there are none. `None` for a file that cannot be read, or whose graph is too large.
+pub(crate) fn gaps(path: &Path) -> Option<(BTreeSet<String>, String)> {
+    let folder = folder_of(path)?;
+    let file = FileSource::open(path).ok()?;
+    let slimmed = slim(&file).ok().filter(|it| it.len() <= MAX_JUDGED_BYTES)?;
+    let mut library = reader();
+    library.provider = Arc::new(OnnxWeights {
+        model: path.to_owned(),
+    });
+    let mut proto = guarded(|| library.proto_model_for_read(&mut slimmed.as_slice())).ok()?;
+    functions::expand(&mut proto);
+    fused::spell_out(&mut proto);
+    quantised::unfold(&mut proto, &|tensor| {
+        guarded(|| load_tensor(library.provider.as_ref(), tensor, Some(&folder))).ok()
+    });
+    Some(checks::gaps(&proto, &library).unwrap_or_default())
+}
+
 /// A model that the library can build.
 pub(crate) struct ModelSource {
     library: Onnx,
@@ -46,11 +78,7 @@ impl ModelSource {
         let file = FileSource::open(path).map_err(|error| load(error.to_string()))?;
         let bytes = pkgtool_base::source::ReadAt::len(&file).saturating_add(external);
         let slimmed = slim(&file).map_err(|failure| failed(&failure))?;
-        let mut library = operators::reader()
-            .with_ignore_value_info(true)
-            .with_ignore_output_types(true);
-        exact::register(&mut library);
-        quantised::register(&mut library);
+        let mut library = reader();
         library.provider = Arc::new(OnnxWeights {
             model: path.to_owned(),
         });

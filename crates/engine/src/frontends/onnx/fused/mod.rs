@@ -94,6 +94,11 @@ const FUSED: [(&str, WriteSteps); 25] = [
     ("com.microsoft::Unique", |node, _| shaped::different(node)),
 ];
 
+/// Returns the full names of the operators that are replaced.
+pub(crate) fn names() -> impl Iterator<Item = String> {
+    FUSED.iter().map(|(name, _)| (*name).to_owned())
+}
+
 /// Replaces all such operators of a model.
 pub(crate) fn spell_out(model: &mut ModelProto) {
     let (shapes, opset) = (Shapes::of(model), opset(model));
