@@ -1,8 +1,9 @@
 //! A session of a loaded ExecuTorch program or Core ML model, run by tract.
 //!
-//! The session makes a plan for the input shapes of each run and keeps it ([`Plans`]). After a few
-//! different shapes it tries one plan for all shapes. That plan is adopted if it gives the same
-//! outputs as the plan for the current shapes.
+//! The session makes a plan for the input shapes of each run and keeps it ([`Plans`]). If the method
+//! has open sizes, the first run also makes a plan for all shapes; that of a large program is made
+//! when a second shape comes. It is adopted if it gives the same outputs as the plan for the
+//! current shapes.
 //!
 //! States belong to the session, not to a plan. Every run starts from the states of the last
 //! successful run, until `reset_state` resets them.
