@@ -36,7 +36,9 @@ fn main() -> Outcome<()> {
         },
     };
     let start = Instant::now();
-    let mut session = engine(name).ok_or("the engine is not built")?.load(&request)?;
+    let mut session = engine(name)
+        .ok_or("the engine is not built")?
+        .load(&request)?;
     println!("{}", serde_json::json!({ "load": milliseconds(start) }));
     for size in sizes.split(',') {
         let size: u64 = size.parse()?;

@@ -7,6 +7,8 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
+use crate::tensor::MAX_TENSOR_BYTES;
+
 /// The result of building a node's operator: the operator, and the names of the outer tensors that
 /// it uses.
 pub(crate) type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
@@ -109,6 +111,19 @@ pub(crate) fn counted_from_start(place: i64, count: usize) -> TractResult<Option
     let from_end = if place < 0 { i64::try_from(count)? } else { 0 };
     let at = usize::try_from(place.saturating_add(from_end)).ok();
     Ok(at.filter(|at| *at < count))
+}
+
+/// Creates a tensor of zeros of this shape. Sizes that no model may have are an error.
+pub(crate) fn zeros(shape: &[usize]) -> TractResult<Tensor> {
+    let bytes = shape
+        .iter()
+        .try_fold(size_of::<f32>(), |all, size| all.checked_mul(*size));
+    let bytes = bytes.and_then(|bytes| u64::try_from(bytes).ok());
+    ensure!(
+        bytes.is_some_and(|bytes| bytes <= MAX_TENSOR_BYTES),
+        "a tensor of the shape {shape:?} is too large"
+    );
+    Tensor::zero_dt(f32::datum_type(), shape)
 }
 
 /// Returns the numbers of a tensor as integers.

@@ -12,12 +12,16 @@ fn numbers(count: usize, seed: usize) -> Vec<f32> {
         .collect()
 }
 
+fn small(number: usize) -> i64 {
+    i64::try_from(number).expect("a small number")
+}
+
 /// Attention by its definition, in double precision.
 fn defined(of: &Attention<'_>, [head, query]: [usize; 2]) -> Vec<f64> {
     let [_, keys, size, width] = of.sizes;
     let seen = of.visible.map_or(0..keys, |visible| {
         let VisibleKeys { first, end, most } = visible[head];
-        let moved = |key: i64| usize::try_from(key + query as i64).unwrap_or(0);
+        let moved = |key: i64| usize::try_from(key + small(query)).unwrap_or(0);
         let end = moved(end).min(most).min(keys);
         moved(first).min(end)..end
     });
@@ -81,7 +85,7 @@ proptest! {
         let stride = |width: usize| if beside { heads * width } else { width };
         let [q, k, v] = [starts(queries, size), starts(keys, size), starts(keys, width)];
         let mask: Vec<usize> = (0..heads).map(|head| head * queries * keys).collect();
-        let last = (keys as i64) - (queries as i64);
+        let last = small(keys) - small(queries);
         let visible = VisibleKeys { first: last - window, end: last + 1, most: keys - seed % 2 };
         let visible = vec![visible; heads];
         let sinks: Vec<f32> = numbers(heads, seed + 4);

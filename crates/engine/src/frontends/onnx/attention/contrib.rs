@@ -120,10 +120,10 @@ pub(in super::super) fn of_heads(
         let &[all] = shapes.of_tensor(&node.input[3])? else {
             return None;
         };
-        let parts = steps.split(&node.input[3], 0, &vec![all / 3; 3]);
         if all % 3 != 0 {
             return None;
         }
+        let parts = steps.split(&node.input[3], 0, &[all / 3; 3]);
         for (input, part) in inputs.iter_mut().zip(&parts) {
             *input = steps.add("Add", &[input, part]);
         }

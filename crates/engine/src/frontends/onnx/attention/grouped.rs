@@ -7,7 +7,7 @@ use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_hir::internal::*;
 
 use super::rotary::Angles;
-use super::run::{AttentionRun, Heads, Mask, ScoreKind, Scoring};
+use super::run::{AttentionRun, HeadTensor, Mask, ScoreKind, Scoring};
 use super::{Window, Wirer, chosen};
 use crate::frontends::onnx::graph::{integer, text};
 use crate::frontends::onnx::node_operator::{
@@ -233,14 +233,16 @@ impl NodeOperator for GroupedAttention {
 
 fn one_of(total: &Tensor) -> TractResult<usize> {
     match integers_of(total)?[..] {
-        [total] => Ok(usize::try_from(total)?),
-        ref other => bail!("`total_sequence_length` must be one number, got {other:?}"),
+        [total] if total >= 0 => Ok(usize::try_from(total)?),
+        ref other => {
+            bail!("`total_sequence_length` must be one number of at least 0, got {other:?}")
+        }
     }
 }
 
 /// The new tokens of each sequence, and their places in the cache.
 struct NewTokens<'t> {
-    parts: [Heads<'t>; 3],
+    parts: [HeadTensor<'t>; 3],
     /// Number of tokens before the new ones.
     past: Vec<usize>,
     /// Number of rows of the cache.
@@ -284,7 +286,7 @@ impl GroupedAttention {
         let queries = match angles {
             Some(_) => {
                 let sizes = [batches, queries.heads, rows, width];
-                Heads::by_row(&rotated, sizes, queries.heads * width)
+                HeadTensor::by_row(&rotated, sizes, queries.heads * width)
             }
             None => queries,
         };
@@ -312,8 +314,8 @@ impl GroupedAttention {
         });
         let run = AttentionRun {
             queries,
-            keys: Heads::of(&cache[0], None)?,
-            values: Heads::of(&cache[1], None)?,
+            keys: HeadTensor::of(&cache[0], None)?,
+            values: HeadTensor::of(&cache[1], None)?,
             mask: of(Input::Bias)
                 .map(|bias| Mask::of(bias, sizes))
                 .transpose()?,
@@ -340,7 +342,6 @@ impl GroupedAttention {
         hidden
             .filter(|score| **score == f32::NEG_INFINITY)
             .for_each(|score| *score = 0.0);
-        drop(view);
         Ok(scores)
     }
 
@@ -354,26 +355,27 @@ impl GroupedAttention {
         ) else {
             bail!("expected queries of rank 3, got {:?}", queries.shape());
         };
-        let parts = match (of(Input::Keys), of(Input::Values)) {
-            (Some(keys), Some(values)) => [
-                Heads::of(queries, Some(heads))?,
-                Heads::of(keys, Some(of_keys))?,
-                Heads::of(values, Some(of_keys))?,
-            ],
-            _ => {
-                let width = self.width(&all);
-                ensure!(
-                    width * (heads + 2 * of_keys) == all,
-                    "{all} numbers do not divide into {heads} and twice {of_keys} heads"
-                );
-                let starts = [0, heads, heads + of_keys];
-                let part = |(start, heads): (usize, usize)| {
-                    let elements = elements.get(start * width..).unwrap_or_default();
-                    Heads::by_row(elements, [batches, heads, rows, width], all)
-                };
-                let [q, k, v] = starts;
-                [part((q, heads)), part((k, of_keys)), part((v, of_keys))]
-            }
+        let parts = if let (Some(keys), Some(values)) = (of(Input::Keys), of(Input::Values)) {
+            [
+                HeadTensor::of(queries, Some(heads))?,
+                HeadTensor::of(keys, Some(of_keys))?,
+                HeadTensor::of(values, Some(of_keys))?,
+            ]
+        } else {
+            let width = self.width(&all);
+            ensure!(
+                width * (heads + 2 * of_keys) == all,
+                "{all} numbers do not divide into {heads} and twice {of_keys} heads"
+            );
+            let part = |start: usize, heads: usize| {
+                let elements = elements.get(start * width..).unwrap_or_default();
+                HeadTensor::by_row(elements, [batches, heads, rows, width], all)
+            };
+            [
+                part(0, heads),
+                part(heads, of_keys),
+                part(heads + of_keys, of_keys),
+            ]
         };
         for part in &parts[1..] {
             ensure!(
@@ -395,6 +397,13 @@ impl GroupedAttention {
             operator: FULL_NAME.to_owned(),
             reason,
         };
+        if total > kept.saturating_add(rows) {
+            return Err(refuse(format!(
+                "`total_sequence_length` is {total}, but there are {rows} new tokens and {kept} in \
+                 the cache"
+            ))
+            .into());
+        }
         let past = last.iter().map(|last| {
             let length = usize::try_from(last.saturating_add(1)).ok();
             // In the first run, tokens after a sequence's end do not change those before it.
@@ -424,18 +433,18 @@ impl NewTokens<'_> {
     /// Returns the cache with the new rows; `change` is applied to each.
     fn appended(
         &self,
-        new: Heads<'_>,
+        new: HeadTensor<'_>,
         past: Option<&Tensor>,
         change: impl Fn(usize, usize, &mut [f32]) -> TractResult<()>,
     ) -> TractResult<Tensor> {
-        let Heads {
+        let HeadTensor {
             batches,
             heads,
             rows,
             width,
             ..
         } = new;
-        let past = past.map(|past| Heads::of(past, None)).transpose()?;
+        let past = past.map(|past| HeadTensor::of(past, None)).transpose()?;
         if let Some(past) = &past {
             ensure!(
                 past.batches == batches && past.heads == heads && past.width == width,
@@ -467,7 +476,6 @@ impl NewTokens<'_> {
                 change(batch, row, to)?;
             }
         }
-        drop(view);
         Ok(cache)
     }
 }

@@ -18,7 +18,7 @@ use tract_onnx::tract_core::ops::array::TypedConcat;
 use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_hir::internal::*;
 
-use self::run::{AttentionRun, Heads, Mask, ScoreKind, Scoring};
+use self::run::{AttentionRun, HeadTensor, Mask, ScoreKind, Scoring};
 use super::graph::{attribute, integer};
 use super::node_operator::{Built, NodeOperator, Tensors, Wired, integers_of, operator};
 use crate::graph::kernel::Kernel;
@@ -59,10 +59,14 @@ enum Input {
     /// Number of keys of each batch.
     Lengths,
     /// Numbers of keys of each batch, or flags of keys.
-    Padding = PADDING as isize,
+    Padding,
 }
 
 const INPUTS: usize = PADDING + 1;
+const _: () = assert!(
+    Input::Padding as usize == PADDING,
+    "it follows those of the standard"
+);
 
 /// The inputs of the kernel after queries, keys and values.
 const OTHERS: [Input; 4] = [Input::Mask, Input::PastKeys, Input::Lengths, Input::Padding];
@@ -163,7 +167,7 @@ impl StandardAttention {
     }
 
     /// Returns the sizes of a tensor of heads as `[batch, heads, rows, width]`.
-    fn four(&self, shape: &[TDim], heads: Option<usize>) -> TractResult<[TDim; 4]> {
+    fn four(shape: &[TDim], heads: Option<usize>) -> TractResult<[TDim; 4]> {
         match (shape, heads) {
             ([a, b, c, d], _) => Ok([a, b, c, d].map(Clone::clone)),
             ([batch, rows, all], Some(heads)) => Ok([
@@ -185,9 +189,9 @@ impl StandardAttention {
         };
         let [of_queries, of_keys] = self.heads;
         let queries = shape(Input::Queries).expect("it is given");
-        let [batch, heads, rows, _] = self.four(queries, of_queries)?;
-        let mut keys = self.four(shape(Input::Keys).expect("it is given"), of_keys)?;
-        let mut values = self.four(shape(Input::Values).expect("it is given"), of_keys)?;
+        let [batch, heads, rows, _] = Self::four(queries, of_queries)?;
+        let mut keys = Self::four(shape(Input::Keys).expect("it is given"), of_keys)?;
+        let mut values = Self::four(shape(Input::Values).expect("it is given"), of_keys)?;
         for (to, past) in [
             (&mut keys, Input::PastKeys),
             (&mut values, Input::PastValues),
@@ -319,23 +323,23 @@ impl StandardAttention {
         [mask, past, lengths, padding]: [Option<&Tensor>; OTHERS.len()],
     ) -> TractResult<TVec<Tensor>> {
         let [of_queries, of_keys] = self.heads;
-        let queries = Heads::of(queries, of_queries)?;
-        let [keys, values] = [Heads::of(keys, of_keys)?, Heads::of(values, of_keys)?];
+        let queries = HeadTensor::of(queries, of_queries)?;
+        let [keys, values] = [
+            HeadTensor::of(keys, of_keys)?,
+            HeadTensor::of(values, of_keys)?,
+        ];
         let offset = past.and_then(|past| past.shape().get(2).copied());
-        let visible = match lengths {
-            Some(lengths) => {
-                let rows = i64::try_from(queries.rows)?;
-                let lengths = integers_of(lengths)?.into_iter();
-                let visible = lengths.map(|length| {
-                    let most = usize::try_from(length).unwrap_or(0);
-                    self.window.visible(length.saturating_sub(rows), most)
-                });
-                visible.collect()
-            }
-            None => {
-                let offset = i64::try_from(offset.unwrap_or(0))?;
-                vec![self.window.visible(offset, keys.rows); queries.batches]
-            }
+        let visible = if let Some(lengths) = lengths {
+            let rows = i64::try_from(queries.rows)?;
+            let lengths = integers_of(lengths)?.into_iter();
+            let visible = lengths.map(|length| {
+                let most = usize::try_from(length).unwrap_or(0);
+                self.window.visible(length.saturating_sub(rows), most)
+            });
+            visible.collect()
+        } else {
+            let offset = i64::try_from(offset.unwrap_or(0))?;
+            vec![self.window.visible(offset, keys.rows); queries.batches]
         };
         let sizes = [queries.batches, queries.heads, queries.rows, keys.rows];
         let padded = match (padding, mask) {

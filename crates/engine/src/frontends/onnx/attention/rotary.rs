@@ -54,11 +54,7 @@ fn rotated(
         [batches, heads, rows, width] => (batches, rows, heads, width, false),
         // Without their number, the angles are those of whole heads.
         [batches, rows, all] => {
-            let width = if heads == 0 {
-                2 * angles.pairs
-            } else {
-                all / heads
-            };
+            let width = all.checked_div(heads).unwrap_or(2 * angles.pairs);
             let heads = all.checked_div(width).unwrap_or(0);
             ensure!(
                 heads * width == all,
@@ -92,7 +88,6 @@ fn rotated(
         };
         angles.rotate(NAME, position, numbers)?;
     }
-    drop(view);
     Ok(rotated)
 }
 

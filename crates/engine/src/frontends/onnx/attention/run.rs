@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use tract_onnx::tract_core::internal::*;
 
+use crate::frontends::onnx::node_operator::zeros;
 use crate::graph::pool::computed_anew;
 use pkgtool_kernels::Cpu;
 use pkgtool_kernels::float::{Attention, HeadRows, VisibleKeys};
@@ -19,7 +20,7 @@ pub(super) struct Scoring {
 
 /// Rows of numbers of each head of each batch.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Heads<'t> {
+pub(super) struct HeadTensor<'t> {
     elements: &'t [f32],
     pub(super) batches: usize,
     pub(super) heads: usize,
@@ -31,7 +32,7 @@ pub(super) struct Heads<'t> {
     is_by_row: bool,
 }
 
-impl<'t> Heads<'t> {
+impl<'t> HeadTensor<'t> {
     /// Reads `[batch, heads, rows, width]`, or `[batch, rows, heads * width]` with this number of
     /// heads.
     pub(super) fn of(tensor: &'t Tensor, heads: Option<usize>) -> TractResult<Self> {
@@ -44,7 +45,8 @@ impl<'t> Heads<'t> {
                 let width = all / heads;
                 Ok(Self::by_row(elements, [batches, heads, rows, width], all))
             }
-            (shape, heads) => bail!("the shape {shape:?} does not have {heads:?} heads"),
+            (shape, Some(heads)) => bail!("the shape {shape:?} does not divide into {heads} heads"),
+            (shape, None) => bail!("expected a tensor of rank 4, got the shape {shape:?}"),
         }
     }
 
@@ -191,9 +193,9 @@ impl<'t> Mask<'t> {
 /// Queries, keys and values, and what hides keys.
 #[derive(Debug)]
 pub(super) struct AttentionRun<'t> {
-    pub(super) queries: Heads<'t>,
-    pub(super) keys: Heads<'t>,
-    pub(super) values: Heads<'t>,
+    pub(super) queries: HeadTensor<'t>,
+    pub(super) keys: HeadTensor<'t>,
+    pub(super) values: HeadTensor<'t>,
     pub(super) mask: Option<Mask<'t>>,
     /// Keys that queries see, for each batch.
     pub(super) visible: Vec<VisibleKeys>,
@@ -313,7 +315,7 @@ impl AttentionRun<'_> {
         let of_keys = self.keys.rows_of(&of_keys);
         let mask = self.mask.as_ref().map(Mask::rows);
         let (size, scale) = (self.queries.width, self.scale());
-        let mut scores = Tensor::zero_dt(f32::datum_type(), &[batches, heads, queries, keys])?;
+        let mut scores = zeros(&[batches, heads, queries, keys])?;
         let mut view = scores.try_as_plain_ram_mut()?;
         let rows = view.as_slice_mut::<f32>()?.chunks_exact_mut(keys.max(1));
         for (at, row) in rows.enumerate() {
@@ -343,7 +345,6 @@ impl AttentionRun<'_> {
                 softmax(row, sink);
             }
         }
-        drop(view);
         Ok(scores)
     }
 }
@@ -352,10 +353,13 @@ impl AttentionRun<'_> {
 fn softmax(row: &mut [f32], sink: f32) {
     let most = row.iter().fold(sink, |most, score| most.max(*score));
     let floor = if most == f32::NEG_INFINITY { 0.0 } else { most };
-    row.iter_mut()
-        .for_each(|score| *score = (*score - floor).exp());
+    for score in &mut *row {
+        *score = (*score - floor).exp();
+    }
     let sum = row.iter().sum::<f32>() + (sink - floor).exp();
     if sum > 0.0 {
-        row.iter_mut().for_each(|weight| *weight /= sum);
+        for weight in row {
+            *weight /= sum;
+        }
     }
 }

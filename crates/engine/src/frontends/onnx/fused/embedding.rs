@@ -17,15 +17,14 @@ pub(super) fn normalised(node: &NodeProto, opset: i64) -> Option<Vec<NodeProto>>
     let output = node.output.first()?;
     let mut steps = Steps::new(output, opset);
     let words = steps.add("Gather", &[words, tokens]);
-    let places = match given(8) {
-        Some(positions) => steps.add("Gather", &[places, positions]),
-        None => {
-            // The first rows, as many as there are tokens.
-            let shape = steps.add("Shape", &[tokens]);
-            let [first, second, third] = [0, 1, 2].map(|at| steps.integers(&[at]));
-            let length = steps.add("Slice", &[&shape, &second, &third]);
-            steps.add("Slice", &[places, &first, &length, &first])
-        }
+    let places = if let Some(positions) = given(8) {
+        steps.add("Gather", &[places, positions])
+    } else {
+        // The first rows, as many as there are tokens.
+        let shape = steps.add("Shape", &[tokens]);
+        let [first, second, third] = [0, 1, 2].map(|at| steps.integers(&[at]));
+        let length = steps.add("Slice", &[&shape, &second, &third]);
+        steps.add("Slice", &[places, &first, &length, &first])
     };
     let mut sum = steps.add("Add", &[&words, &places]);
     if let (Some(segments), Some(table)) = (given(1), given(4)) {

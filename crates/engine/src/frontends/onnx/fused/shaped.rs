@@ -21,6 +21,7 @@ pub(super) fn channels_last(node: &NodeProto, opset: i64) -> Option<Vec<NodeProt
 /// The different elements of a tensor in their order, the place of each element among them, and
 /// counts.
 pub(super) fn different(node: &NodeProto) -> Option<Vec<NodeProto>> {
+    node.output.first()?;
     let mut node = node.clone();
     node.domain.clear();
     if node.output.len() > 1 {

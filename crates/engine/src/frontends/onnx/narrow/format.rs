@@ -240,6 +240,7 @@ impl NarrowType {
 }
 
 #[cfg(test)]
+#[expect(clippy::float_cmp, reason = "rounded numbers are exact")]
 mod tests {
     use super::*;
 

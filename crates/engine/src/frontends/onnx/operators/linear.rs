@@ -74,7 +74,7 @@ impl Scales {
                 zeros.shape()
             );
         }
-        let zeros = zeros.map(|zeros| zeros.cast_to::<f32>()).transpose()?;
+        let zeros = zeros.map(Tensor::cast_to::<f32>).transpose()?;
         let zeros = match &zeros {
             Some(zeros) => zeros.try_as_plain_ram()?.as_slice::<f32>()?.to_vec(),
             None => vec![0.0; scales.len()],
@@ -182,7 +182,6 @@ impl NodeOperator for Dequantization {
                     let from = [&steps[of.clone()], scales, zeros];
                     compute(from, &mut to[of], |step, scale, zero| (step - zero) * scale);
                 })?;
-                drop(view);
                 Ok(tvec!(numbers))
             },
         );

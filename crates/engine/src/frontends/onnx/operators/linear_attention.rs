@@ -5,7 +5,7 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
 use super::super::graph::{attribute, integer, text};
-use crate::frontends::onnx::node_operator::{Built, NodeOperator, Tensors, Wired, operator};
+use crate::frontends::onnx::node_operator::{Built, NodeOperator, Tensors, Wired, operator, zeros};
 use crate::graph::kernel::Kernel;
 
 const NAME: &str = "LinearAttention";
@@ -158,14 +158,23 @@ impl LinearAttention {
             && keys.len() == rows * of_keys
             && values.len() == rows * of_values
             && (self.decay.is_none() || of_decay == states || of_decay == of_keys)
-            && (self.rate.is_none() || of_rate == states || of_rate == 1)
-            && past.is_none_or(|past| past.len() == batches * states * size * width);
+            && (self.rate.is_none() || of_rate == states || of_rate == 1);
         ensure!(
             fits || rows == 0,
             "the inputs do not fit {heads} and {states} heads"
         );
         let scale = self.scale.unwrap_or_else(|| (size as f32).sqrt().recip());
-        let mut state = past.map_or(vec![0.0; batches * states * size * width], <[f32]>::to_vec);
+        let mut kept = zeros(&[batches, states, size, width])?;
+        let mut view = kept.try_as_plain_ram_mut()?;
+        let state = view.as_slice_mut::<f32>()?;
+        if let Some(past) = past {
+            ensure!(
+                past.len() == state.len(),
+                "the state has {} elements",
+                past.len()
+            );
+            state.copy_from_slice(past);
+        }
         let mut output = vec![0.0; rows * heads * width];
         let mut value = vec![0.0; width];
         for (row, head) in (0..rows).flat_map(|row| (0..states).map(move |head| (row, head))) {
@@ -181,7 +190,9 @@ impl LinearAttention {
                         head * size + at
                     };
                     let factor = decay[row * of_decay + at].exp();
-                    line.iter_mut().for_each(|number| *number *= factor);
+                    for number in line {
+                        *number *= factor;
+                    }
                 }
             }
             if self.rate.is_some() {
@@ -192,7 +203,9 @@ impl LinearAttention {
                         .for_each(|(to, number)| *to -= key * number);
                 }
                 let rate = rate[row * of_rate + if of_rate == 1 { 0 } else { head }];
-                value.iter_mut().for_each(|number| *number *= rate);
+                for number in &mut value {
+                    *number *= rate;
+                }
             }
             for (key, line) in key.iter().zip(cell.chunks_exact_mut(width.max(1))) {
                 line.iter_mut()
@@ -211,9 +224,7 @@ impl LinearAttention {
                 }
             }
         }
-        Ok([
-            Tensor::from_shape(&[batches, length, heads * width], &output)?,
-            Tensor::from_shape(&[batches, states, size, width], &state)?,
-        ])
+        let output = Tensor::from_shape(&[batches, length, heads * width], &output)?;
+        Ok([output, kept])
     }
 }

@@ -105,7 +105,7 @@ impl Unique {
             .transpose()?;
         let integers = integers
             .as_ref()
-            .map(|it| it.as_slice::<i64>())
+            .map(PlainView::as_slice::<i64>)
             .transpose()?;
         let is_whole = input.datum_type().is_integer();
         // Slices: their number, and elements between neighbours of a slice and between slices.
@@ -157,7 +157,9 @@ impl Unique {
             }
             firsts = by_place.iter().map(|kind| firsts[*kind]).collect();
             counts = by_place.iter().map(|kind| counts[*kind]).collect();
-            kinds.iter_mut().for_each(|kind| *kind = ranks[*kind]);
+            for kind in &mut kinds {
+                *kind = ranks[*kind];
+            }
         }
         let integers = |of: &[usize]| {
             let of = of.iter().map(|it| i64::try_from(*it));
@@ -201,7 +203,6 @@ impl Unique {
         {
             to.copy_from_slice(&from[place * size..][..size]);
         }
-        drop(view);
         Ok(picked)
     }
 }

@@ -55,6 +55,9 @@ fn of_convolution(
         return None;
     };
     let rank = shapes.of_tensor(w)?.len();
+    if rank < 2 {
+        return None;
+    }
     let count = shapes.of_tensor(w_zero)?.iter().product::<i64>();
     // Another operator handles zero points per channel.
     if count > 1 && !zeros.has(w_zero) {
