@@ -80,12 +80,25 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("engine/frontends/coreml", &[]),
     ("engine/frontends/mlx", &[]),
     ("engine/frontends/onnx", &[]),
+    ("engine/frontends/onnx/attention", &[]),
     ("engine/frontends/onnx/exact", &[]),
     (
-        "engine/frontends/onnx/operators",
-        &["engine/frontends/onnx/recurrent"],
+        "engine/frontends/onnx/fused",
+        &["engine/frontends/onnx/attention"],
     ),
-    ("engine/frontends/onnx/quantised", &[]),
+    ("engine/frontends/onnx/narrow", &[]),
+    (
+        "engine/frontends/onnx/operators",
+        &[
+            "engine/frontends/onnx/attention",
+            "engine/frontends/onnx/narrow",
+            "engine/frontends/onnx/recurrent",
+        ],
+    ),
+    (
+        "engine/frontends/onnx/quantised",
+        &["engine/frontends/onnx/narrow"],
+    ),
     ("engine/frontends/onnx/recurrent", &[]),
     (
         "engine/frontends/onnx/repair",
@@ -135,6 +148,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("eval/measure", &["eval/dataset"]),
     ("kernels/bytes", &[]),
     ("kernels/float", &[]),
+    ("kernels/float/attention", &[]),
     ("kernels/rows", &[]),
     ("media/answer", &["media/picture", "media/sound"]),
     ("media/diffusion", &["media/answer"]),

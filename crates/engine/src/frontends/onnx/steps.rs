@@ -5,13 +5,13 @@ use tract_onnx::pb::{AttributeProto, NodeProto, TensorProto};
 use super::graph::{AttributeKind, INT64, constant, named, number_like, step};
 
 /// Nodes that replace one; the names of their tensors begin with that of its output.
-pub(crate) struct Steps {
+pub(crate) struct NodeSteps {
     nodes: Vec<NodeProto>,
     prefix: String,
     opset: i64,
 }
 
-impl Steps {
+impl NodeSteps {
     /// Creates nodes for a node with this output, in a model of this version of the default
     /// operator set.
     pub(crate) fn new(output: &str, opset: i64) -> Self {

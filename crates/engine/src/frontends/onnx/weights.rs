@@ -4,9 +4,13 @@
 use std::path::{Path, PathBuf};
 
 use tract_onnx::data_resolver::ModelDataResolver;
-use tract_onnx::prelude::{TractError, TractResult};
+use tract_onnx::pb::TensorProto;
+use tract_onnx::prelude::{Tensor, TractError, TractResult};
 
 use pkgtool_base::source::{FileSource, ReadAt};
+
+/// Reads a tensor's elements, which may be outside of the model file.
+pub(crate) type LoadTensor<'a> = dyn Fn(&TensorProto) -> Option<Tensor> + 'a;
 
 /// Reads the bytes of tensors from files.
 pub(crate) struct OnnxWeights {

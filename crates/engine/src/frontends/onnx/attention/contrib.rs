@@ -5,7 +5,7 @@ use tract_onnx::pb::{AttributeProto, NodeProto};
 
 use super::{NAME, PADDING, PADDING_VALUE};
 use crate::frontends::onnx::graph::{FLOAT, Shapes, attribute, has_input, integer};
-use crate::frontends::onnx::steps::{Steps, float, int};
+use crate::frontends::onnx::steps::{NodeSteps, float, int};
 
 /// The score that ONNX Runtime adds to padding, unless the node has another one.
 const USUAL_PADDING: f32 = -10_000.0;
@@ -44,7 +44,7 @@ pub(in super::super) fn of_projection(
         return None;
     }
     let output = node.output.first()?;
-    let mut steps = Steps::new(output, opset);
+    let mut steps = NodeSteps::new(output, opset);
     let product = if is_quantised {
         let given = |at: usize| node.input.get(at).map_or("", String::as_str);
         let sums = steps.add(
@@ -98,7 +98,7 @@ pub(in super::super) fn of_heads(
         return None;
     }
     let output = node.output.first()?;
-    let mut steps = Steps::new(output, opset);
+    let mut steps = NodeSteps::new(output, opset);
     let mut inputs = vec![String::new(); PADDING + 1];
     // Parts that are stored together are `[batch, rows, heads, parts, size]`.
     let (packed, count) = match (has(1), has(2)) {

@@ -7,8 +7,8 @@ use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_hir::internal::*;
 
 use super::rotary::Angles;
-use super::run::{AttentionRun, HeadTensor, Mask, ScoreKind, Scoring};
-use super::{Window, Wirer, chosen};
+use super::run::{AttentionRun, HeadTensor, ScoreKind, ScoreMask, Scoring};
+use super::{VisibleWindow, Wirer, chosen};
 use crate::frontends::onnx::graph::{integer, text};
 use crate::frontends::onnx::node_operator::{
     Built, NodeOperator, Tensors, Wired, integers_of, operator,
@@ -29,7 +29,7 @@ pub(in super::super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
 
 /// The inputs, by position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Input {
+enum GroupedInput {
     Queries,
     Keys,
     Values,
@@ -57,7 +57,7 @@ struct GroupedAttention {
     /// Numbers of heads of queries and of keys.
     heads: [usize; 2],
     scoring: Scoring,
-    window: Window,
+    window: VisibleWindow,
     has_angles: bool,
     is_interleaved: bool,
     /// Whether each softmax has one more score of zero.
@@ -92,21 +92,21 @@ impl GroupedAttention {
                 None => ensure!(from.is_none(), "the input {at} is not supported"),
             }
         }
-        let has = |input: Input| given[input as usize].is_some();
+        let has = |input: GroupedInput| given[input as usize].is_some();
         ensure!(
-            has(Input::Queries) && has(Input::LastTokens) && has(Input::Total),
+            has(GroupedInput::Queries) && has(GroupedInput::LastTokens) && has(GroupedInput::Total),
             "expected queries, `seqlens_k` and `total_sequence_length`"
         );
         for [a, b] in [
-            [Input::Keys, Input::Values],
-            [Input::PastKeys, Input::PastValues],
-            [Input::Cosines, Input::Sines],
+            [GroupedInput::Keys, GroupedInput::Values],
+            [GroupedInput::PastKeys, GroupedInput::PastValues],
+            [GroupedInput::Cosines, GroupedInput::Sines],
         ] {
             ensure!(has(a) == has(b), "{a:?} and {b:?} belong together");
         }
         let has_angles = integer(node, "do_rotary", 0) != 0;
         ensure!(
-            has(Input::Cosines) || !has_angles,
+            has(GroupedInput::Cosines) || !has_angles,
             "`do_rotary` needs cosines and sines"
         );
         let window = integer(node, "local_window_size", -1);
@@ -120,7 +120,7 @@ impl GroupedAttention {
             wanted,
             heads,
             scoring: Scoring::of(node),
-            window: Window {
+            window: VisibleWindow {
                 is_causal: integer(node, "causal", 1) != 0,
                 sides: [(window > 0).then(|| window - 1), None],
             },
@@ -134,7 +134,7 @@ impl GroupedAttention {
         })
     }
 
-    fn input<T: Copy>(&self, of: &[T], input: Input) -> Option<T> {
+    fn input<T: Copy>(&self, of: &[T], input: GroupedInput) -> Option<T> {
         self.given[input as usize].map(|at| of[at])
     }
 
@@ -142,7 +142,7 @@ impl GroupedAttention {
     /// values.
     fn width<D: DimLike>(&self, all: &D) -> D {
         let [queries, keys] = self.heads;
-        let packed = if self.given[Input::Keys as usize].is_none() {
+        let packed = if self.given[GroupedInput::Keys as usize].is_none() {
             2 * keys
         } else {
             0
@@ -187,11 +187,13 @@ impl NodeOperator for GroupedAttention {
             bail!("expected queries of rank 3, got {shape:?}");
         };
         let width = self.width(all);
-        let past = match self.input(inputs, Input::PastKeys) {
+        let past = match self.input(inputs, GroupedInput::PastKeys) {
             Some(past) => wirer.model.outlet_fact(past)?.shape[2].clone(),
             None => 0.to_dim(),
         };
-        let total = self.input(inputs, Input::Total).expect("it is given");
+        let total = self
+            .input(inputs, GroupedInput::Total)
+            .expect("it is given");
         let total = wirer.model.outlet_fact(total)?.konst.clone();
         let length = match total.as_deref().map(one_of).transpose()? {
             Some(total) => past.maxi(total.to_dim()),
@@ -255,12 +257,16 @@ impl GroupedAttention {
         let [queries, keys, values] = tokens.parts;
         let (batches, rows, width) = (queries.batches, queries.rows, queries.width);
         let of = |input| self.input(inputs, input);
-        let angles = match (of(Input::Cosines), of(Input::Sines), self.has_angles) {
+        let angles = match (
+            of(GroupedInput::Cosines),
+            of(GroupedInput::Sines),
+            self.has_angles,
+        ) {
             (Some(cos), Some(sin), true) => Some(Angles::of([cos, sin], self.is_interleaved)?),
             _ => None,
         };
         angles.map_or(Ok(()), |angles| angles.check(width))?;
-        let positions = of(Input::Positions).map(integers_of).transpose()?;
+        let positions = of(GroupedInput::Positions).map(integers_of).transpose()?;
         if let Some(positions) = &positions {
             ensure!(
                 positions.len() == batches * rows,
@@ -292,8 +298,8 @@ impl GroupedAttention {
         };
         let mut cache = Vec::with_capacity(2);
         for (new, past, angles) in [
-            (keys, of(Input::PastKeys), angles),
-            (values, of(Input::PastValues), None),
+            (keys, of(GroupedInput::PastKeys), angles),
+            (values, of(GroupedInput::PastValues), None),
         ] {
             cache.push(
                 tokens.appended(new, past, |batch, row, numbers| match angles {
@@ -304,7 +310,7 @@ impl GroupedAttention {
         }
         let sizes = [batches, queries.heads, rows, tokens.most];
         let smooth = vec![0.0; queries.heads];
-        let sinks = match of(Input::Sinks) {
+        let sinks = match of(GroupedInput::Sinks) {
             Some(sinks) => Some(sinks.try_as_plain_ram()?.as_slice::<f32>()?),
             None => self.is_smooth.then_some(&*smooth),
         };
@@ -316,8 +322,8 @@ impl GroupedAttention {
             queries,
             keys: HeadTensor::of(&cache[0], None)?,
             values: HeadTensor::of(&cache[1], None)?,
-            mask: of(Input::Bias)
-                .map(|bias| Mask::of(bias, sizes))
+            mask: of(GroupedInput::Bias)
+                .map(|bias| ScoreMask::of(bias, sizes))
                 .transpose()?,
             visible: visible.collect::<TractResult<_>>()?,
             sinks,
@@ -355,7 +361,9 @@ impl GroupedAttention {
         ) else {
             bail!("expected queries of rank 3, got {:?}", queries.shape());
         };
-        let parts = if let (Some(keys), Some(values)) = (of(Input::Keys), of(Input::Values)) {
+        let parts = if let (Some(keys), Some(values)) =
+            (of(GroupedInput::Keys), of(GroupedInput::Values))
+        {
             [
                 HeadTensor::of(queries, Some(heads))?,
                 HeadTensor::of(keys, Some(of_keys))?,
@@ -383,10 +391,10 @@ impl GroupedAttention {
                 "queries, keys and values differ in their sequences or in the size of their heads"
             );
         }
-        let total = one_of(of(Input::Total).expect("it is given"))?;
-        let shape = of(Input::PastKeys).map(Tensor::shape);
+        let total = one_of(of(GroupedInput::Total).expect("it is given"))?;
+        let shape = of(GroupedInput::PastKeys).map(Tensor::shape);
         let kept = shape.and_then(|shape| shape.get(2).copied()).unwrap_or(0);
-        let last = integers_of(of(Input::LastTokens).expect("it is given"))?;
+        let last = integers_of(of(GroupedInput::LastTokens).expect("it is given"))?;
         ensure!(
             last.len() == batches,
             "{} lengths for {batches} sequences",

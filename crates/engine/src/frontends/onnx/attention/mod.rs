@@ -18,7 +18,7 @@ use tract_onnx::tract_core::ops::array::TypedConcat;
 use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_hir::internal::*;
 
-use self::run::{AttentionRun, HeadTensor, Mask, ScoreKind, Scoring};
+use self::run::{AttentionRun, HeadTensor, ScoreKind, ScoreMask, Scoring};
 use super::graph::{attribute, integer};
 use super::node_operator::{Built, NodeOperator, Tensors, Wired, integers_of, operator};
 use crate::graph::kernel::Kernel;
@@ -49,7 +49,7 @@ const PADDING_VALUE: &str = "padding_value";
 
 /// The tensors of an attention, by their position in the standard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Input {
+enum AttentionInput {
     Queries,
     Keys,
     Values,
@@ -64,12 +64,17 @@ enum Input {
 
 const INPUTS: usize = PADDING + 1;
 const _: () = assert!(
-    Input::Padding as usize == PADDING,
+    AttentionInput::Padding as usize == PADDING,
     "it follows those of the standard"
 );
 
 /// The inputs of the kernel after queries, keys and values.
-const OTHERS: [Input; 4] = [Input::Mask, Input::PastKeys, Input::Lengths, Input::Padding];
+const OTHERS: [AttentionInput; 4] = [
+    AttentionInput::Mask,
+    AttentionInput::PastKeys,
+    AttentionInput::Lengths,
+    AttentionInput::Padding,
+];
 
 #[derive(Debug, Clone)]
 struct StandardAttention {
@@ -80,7 +85,7 @@ struct StandardAttention {
     /// Numbers of heads of tensors of rank 3.
     heads: [Option<usize>; 2],
     scoring: Scoring,
-    window: Window,
+    window: VisibleWindow,
     scores: ScoreKind,
     /// Added to the scores of padding.
     padding: f32,
@@ -88,13 +93,13 @@ struct StandardAttention {
 
 /// Which keys a query sees by its position.
 #[derive(Debug, Clone, Copy)]
-struct Window {
+struct VisibleWindow {
     is_causal: bool,
     /// Numbers of keys before and after the query's own; `None` for all.
     sides: [Option<i64>; 2],
 }
 
-impl Window {
+impl VisibleWindow {
     /// Returns the keys that the queries of a batch see; `offset` is the position of the first
     /// query.
     fn visible(self, offset: i64, most: usize) -> VisibleKeys {
@@ -133,13 +138,13 @@ impl StandardAttention {
             wanted[0] && given[..3].iter().all(Option::is_some),
             "expected queries, keys, values and an output"
         );
-        let has = |input: Input| given[input as usize].is_some();
+        let has = |input: AttentionInput| given[input as usize].is_some();
         ensure!(
-            has(Input::PastKeys) == has(Input::PastValues),
+            has(AttentionInput::PastKeys) == has(AttentionInput::PastValues),
             "past keys and past values belong together"
         );
         ensure!(
-            !(has(Input::Lengths) && has(Input::PastKeys)),
+            !(has(AttentionInput::Lengths) && has(AttentionInput::PastKeys)),
             "`nonpad_kv_seqlen` does not go with past keys"
         );
         Ok(Self {
@@ -148,7 +153,7 @@ impl StandardAttention {
             heads: [count("q_num_heads"), count("kv_num_heads")],
             scoring: Scoring::of(node),
             padding: attribute(node, PADDING_VALUE).map_or(0.0, |found| found.f),
-            window: Window {
+            window: VisibleWindow {
                 is_causal: integer(node, "is_causal", 0) != 0,
                 sides: [side("left_window_size"), side("right_window_size")],
             },
@@ -162,7 +167,7 @@ impl StandardAttention {
         })
     }
 
-    fn input<T: Copy>(&self, of: &[T], input: Input) -> Option<T> {
+    fn input<T: Copy>(&self, of: &[T], input: AttentionInput) -> Option<T> {
         self.given[input as usize].map(|at| of[at])
     }
 
@@ -183,18 +188,18 @@ impl StandardAttention {
 
     /// Returns the shapes of the outputs, given those of the inputs.
     fn shapes(&self, inputs: &[TVec<TDim>]) -> TractResult<[TVec<TDim>; 4]> {
-        let shape = |input: Input| {
+        let shape = |input: AttentionInput| {
             let at = self.given[input as usize];
             at.map(|at| inputs[at].as_slice())
         };
         let [of_queries, of_keys] = self.heads;
-        let queries = shape(Input::Queries).expect("it is given");
+        let queries = shape(AttentionInput::Queries).expect("it is given");
         let [batch, heads, rows, _] = Self::four(queries, of_queries)?;
-        let mut keys = Self::four(shape(Input::Keys).expect("it is given"), of_keys)?;
-        let mut values = Self::four(shape(Input::Values).expect("it is given"), of_keys)?;
+        let mut keys = Self::four(shape(AttentionInput::Keys).expect("it is given"), of_keys)?;
+        let mut values = Self::four(shape(AttentionInput::Values).expect("it is given"), of_keys)?;
         for (to, past) in [
-            (&mut keys, Input::PastKeys),
-            (&mut values, Input::PastValues),
+            (&mut keys, AttentionInput::PastKeys),
+            (&mut values, AttentionInput::PastValues),
         ] {
             if let Some(past) = shape(past) {
                 ensure!(
@@ -233,7 +238,12 @@ impl NodeOperator for StandardAttention {
     }
 
     fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
-        let dtypes = [Input::Queries, Input::Keys, Input::Values, Input::Queries];
+        let dtypes = [
+            AttentionInput::Queries,
+            AttentionInput::Keys,
+            AttentionInput::Values,
+            AttentionInput::Queries,
+        ];
         for (output, of) in outputs.iter().zip(chosen(self.wanted, dtypes)) {
             let at = self.given[of as usize].expect("it is given");
             s.equals(&output.datum_type, &inputs[at].datum_type)?;
@@ -261,8 +271,13 @@ impl NodeOperator for StandardAttention {
         let [mut keys, mut values] = [inputs[1], inputs[2]];
         let [_, keeps_keys, keeps_values, _] = self.wanted;
         for (rows, past, is_kept, name) in [
-            (&mut keys, Input::PastKeys, keeps_keys, "keys"),
-            (&mut values, Input::PastValues, keeps_values, "values"),
+            (&mut keys, AttentionInput::PastKeys, keeps_keys, "keys"),
+            (
+                &mut values,
+                AttentionInput::PastValues,
+                keeps_values,
+                "values",
+            ),
         ] {
             if is_kept || of(past).is_some() {
                 *rows = wirer.by_head(name, *rows, of_keys)?;
@@ -281,7 +296,7 @@ impl NodeOperator for StandardAttention {
             let Some(outlet) = of(input) else { continue };
             *place = Some(from.len());
             from.push(match input {
-                Input::Mask => wirer.float("mask", outlet)?,
+                AttentionInput::Mask => wirer.float("mask", outlet)?,
                 _ => outlet,
             });
         }
@@ -351,7 +366,7 @@ impl StandardAttention {
             queries,
             keys,
             values,
-            mask: mask.map(|mask| Mask::of(mask, sizes)).transpose()?,
+            mask: mask.map(|mask| ScoreMask::of(mask, sizes)).transpose()?,
             visible,
             sinks: None,
             scoring: self.scoring,
@@ -392,7 +407,7 @@ fn padded(
              {keys} keys"
         ),
     };
-    let mask = mask.map(|mask| Mask::of(mask, sizes)).transpose()?;
+    let mask = mask.map(|mask| ScoreMask::of(mask, sizes)).transpose()?;
     let heads = if mask.is_some() { heads } else { 1 };
     let mut sums = Vec::with_capacity(batches * heads * queries * keys);
     for (batch, head) in (0..batches).flat_map(|it| (0..heads).map(move |head| (it, head))) {

@@ -117,13 +117,13 @@ impl<'t> HeadTensor<'t> {
 
 /// Numbers that are added to scores, with the layout of each head.
 #[derive(Debug)]
-pub(super) struct Mask<'t> {
+pub(super) struct ScoreMask<'t> {
     elements: Cow<'t, [f32]>,
     starts: Vec<usize>,
     stride: usize,
 }
 
-impl<'t> Mask<'t> {
+impl<'t> ScoreMask<'t> {
     /// Reads a mask that can be broadcast to `[batch, heads, queries, keys]`. Keys beyond its last
     /// column are hidden. `false` hides a key.
     pub(super) fn of(
@@ -196,7 +196,7 @@ pub(super) struct AttentionRun<'t> {
     pub(super) queries: HeadTensor<'t>,
     pub(super) keys: HeadTensor<'t>,
     pub(super) values: HeadTensor<'t>,
-    pub(super) mask: Option<Mask<'t>>,
+    pub(super) mask: Option<ScoreMask<'t>>,
     /// Keys that queries see, for each batch.
     pub(super) visible: Vec<VisibleKeys>,
     /// The score of a further key with a value of zeros, for each query head.
@@ -278,7 +278,7 @@ impl AttentionRun<'_> {
             queries: self.queries.rows_of(&of_queries),
             keys: self.keys.rows_of(&of_keys),
             values: self.values.rows_of(&of_values),
-            mask: self.mask.as_ref().map(Mask::rows),
+            mask: self.mask.as_ref().map(ScoreMask::rows),
             sizes: [queries, keys, self.queries.width, width],
             scale: self.scale(),
             score_limit: self.scoring.limit,
@@ -313,7 +313,7 @@ impl AttentionRun<'_> {
         let [of_queries, of_keys] = [self.queries, self.keys].map(|of| of.starts(heads));
         let of_queries = self.queries.rows_of(&of_queries);
         let of_keys = self.keys.rows_of(&of_keys);
-        let mask = self.mask.as_ref().map(Mask::rows);
+        let mask = self.mask.as_ref().map(ScoreMask::rows);
         let (size, scale) = (self.queries.width, self.scale());
         let mut scores = zeros(&[batches, heads, queries, keys])?;
         let mut view = scores.try_as_plain_ram_mut()?;

@@ -3,7 +3,7 @@
 use tract_onnx::pb::NodeProto;
 
 use crate::frontends::onnx::graph::{attribute, has_input, keep_inputs, text};
-use crate::frontends::onnx::steps::{Steps, float};
+use crate::frontends::onnx::steps::{NodeSteps, float};
 
 /// Attributes of a fused activation, which the operator before it does not have.
 pub(super) const ACTIVATION: &str = "activation";
@@ -36,7 +36,7 @@ pub(super) fn steps_of(node: &NodeProto, operator: &str, opset: i64) -> Option<V
     });
     let has_sum = operator == "Conv" && has_input(node, 3);
     keep_inputs(&mut first, 3);
-    let mut steps = Steps::new(node.output.first()?, opset);
+    let mut steps = NodeSteps::new(node.output.first()?, opset);
     let mut made = steps.push_renamed(first);
     if has_sum {
         made = steps.add("Add", &[&made, &node.input[3]]);
@@ -46,7 +46,7 @@ pub(super) fn steps_of(node: &NodeProto, operator: &str, opset: i64) -> Option<V
 }
 
 /// Adds the activation of a node; `None` if it is unknown.
-fn activate(steps: &mut Steps, node: &NodeProto, made: &str) -> Option<()> {
+fn activate(steps: &mut NodeSteps, node: &NodeProto, made: &str) -> Option<()> {
     let name = text(node, ACTIVATION);
     let mut parameters = attribute(node, PARAMETERS).map_or(vec![], |found| found.floats.clone());
     parameters.extend(

@@ -3,7 +3,7 @@
 use tract_onnx::pb::NodeProto;
 
 use crate::frontends::onnx::graph::{attribute, has_input};
-use crate::frontends::onnx::steps::{Steps, float, int};
+use crate::frontends::onnx::steps::{NodeSteps, float, int};
 
 /// The sum of embeddings of tokens, positions and segments, normalised.
 pub(super) fn normalised(node: &NodeProto, opset: i64) -> Option<Vec<NodeProto>> {
@@ -15,7 +15,7 @@ pub(super) fn normalised(node: &NodeProto, opset: i64) -> Option<Vec<NodeProto>>
     let given = |at: usize| has_input(node, at).then(|| node.input[at].as_str());
     let (tokens, words, places) = (given(0)?, given(2)?, given(3)?);
     let output = node.output.first()?;
-    let mut steps = Steps::new(output, opset);
+    let mut steps = NodeSteps::new(output, opset);
     let words = steps.add("Gather", &[words, tokens]);
     let places = if let Some(positions) = given(8) {
         steps.add("Gather", &[places, positions])

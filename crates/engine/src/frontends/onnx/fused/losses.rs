@@ -3,7 +3,7 @@
 use tract_onnx::pb::NodeProto;
 
 use crate::frontends::onnx::graph::{attribute, has_input, text};
-use crate::frontends::onnx::steps::{Steps, int};
+use crate::frontends::onnx::steps::{NodeSteps, int};
 
 /// Returns the steps of a `NegativeLogLikelihoodLoss`.
 pub(super) fn of_logarithms(node: &NodeProto, opset: i64) -> Option<Vec<NodeProto>> {
@@ -11,7 +11,7 @@ pub(super) fn of_logarithms(node: &NodeProto, opset: i64) -> Option<Vec<NodeProt
         return None;
     };
     let output = node.output.first()?;
-    let mut steps = Steps::new(output, opset);
+    let mut steps = NodeSteps::new(output, opset);
     loss(&mut steps, node, [numbers, labels])?;
     Some(steps.finish(output))
 }
@@ -22,7 +22,7 @@ pub(super) fn of_scores(node: &NodeProto, opset: i64) -> Option<Vec<NodeProto>> 
         return None;
     };
     let output = node.output.first()?;
-    let mut steps = Steps::new(output, opset);
+    let mut steps = NodeSteps::new(output, opset);
     // Before version 13, a softmax joins all axes from its own one.
     if opset < 13 {
         return None;
@@ -37,7 +37,7 @@ pub(super) fn of_scores(node: &NodeProto, opset: i64) -> Option<Vec<NodeProto>> 
 }
 
 /// Adds the loss of logarithms of probabilities.
-fn loss(steps: &mut Steps, node: &NodeProto, [numbers, labels]: [&str; 2]) -> Option<()> {
+fn loss(steps: &mut NodeSteps, node: &NodeProto, [numbers, labels]: [&str; 2]) -> Option<()> {
     let ignored = attribute(node, "ignore_index").map(|found| {
         #[expect(clippy::cast_precision_loss, reason = "a label")]
         let ignored = steps.number(found.i as f32, labels);

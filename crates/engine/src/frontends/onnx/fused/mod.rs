@@ -13,7 +13,7 @@ use tract_onnx::pb::{GraphProto, ModelProto, NodeProto};
 
 use super::attention::contrib;
 use super::graph::{Shapes, each_graph_mut, operator, opset};
-use super::steps::Steps;
+use super::steps::NodeSteps;
 #[cfg(test)]
 use super::steps::int;
 
@@ -141,7 +141,7 @@ fn gated(node: &NodeProto, opset: i64) -> Option<Vec<NodeProto>> {
         return None;
     };
     let output = node.output.first()?;
-    let mut steps = Steps::new(output, opset);
+    let mut steps = NodeSteps::new(output, opset);
     let gate = steps.add_with("Swish", &[gate], node.attribute.iter().cloned());
     steps.add("Mul", &[&gate, value]);
     Some(steps.finish(output))

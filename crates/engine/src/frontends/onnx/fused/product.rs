@@ -3,12 +3,12 @@
 use tract_onnx::pb::NodeProto;
 
 use crate::frontends::onnx::graph::{FLOAT, attribute, integer};
-use crate::frontends::onnx::steps::{Steps, text};
+use crate::frontends::onnx::steps::{NodeSteps, text};
 
 /// A product of transposed operands, times a factor.
 pub(super) fn transposed(node: &NodeProto, opset: i64) -> Option<Vec<NodeProto>> {
     let output = node.output.first()?;
-    let mut steps = Steps::new(output, opset);
+    let mut steps = NodeSteps::new(output, opset);
     let [left, right] = node.input.as_slice() else {
         return None;
     };
@@ -38,7 +38,7 @@ pub(super) fn dynamic(node: &NodeProto, opset: i64) -> Option<Vec<NodeProto>> {
         return None;
     };
     let output = node.output.first()?;
-    let mut steps = Steps::new(output, opset);
+    let mut steps = NodeSteps::new(output, opset);
     let [bytes, own_scale, own_zero] = steps.quantised(rows);
     let given = |at: usize| node.input.get(at).map_or("", String::as_str);
     let sums = steps.add("MatMulInteger", &[&bytes, matrix, &own_zero, given(3)]);
@@ -52,7 +52,7 @@ pub(super) fn of_integers(node: &NodeProto, opset: i64) -> Option<Vec<NodeProto>
         return None;
     };
     let output = node.output.first()?;
-    let mut steps = Steps::new(output, opset);
+    let mut steps = NodeSteps::new(output, opset);
     let given = |at: usize| node.input.get(at).map_or("", String::as_str);
     let sums = steps.add("MatMulInteger", &[left, right, given(4), given(5)]);
     scaled(&mut steps, &sums, [left_scale, right_scale], given(6));
@@ -60,7 +60,7 @@ pub(super) fn of_integers(node: &NodeProto, opset: i64) -> Option<Vec<NodeProto>
 }
 
 /// Multiplies sums by the scales of both operands and adds a bias, if there is one.
-fn scaled(steps: &mut Steps, sums: &str, [left, right]: [&str; 2], bias: &str) {
+fn scaled(steps: &mut NodeSteps, sums: &str, [left, right]: [&str; 2], bias: &str) {
     let sums = steps.cast(sums, FLOAT);
     let scale = steps.add("Mul", &[left, right]);
     let numbers = steps.add("Mul", &[&sums, &scale]);

@@ -3,7 +3,7 @@
 use tract_onnx::pb::NodeProto;
 
 use crate::frontends::onnx::graph::{INT64, attribute, integer};
-use crate::frontends::onnx::steps::{Steps, int};
+use crate::frontends::onnx::steps::{NodeSteps, int};
 
 /// A maximum over windows of pictures whose channels are the last axis.
 pub(super) fn channels_last(node: &NodeProto, opset: i64) -> Option<Vec<NodeProto>> {
@@ -11,7 +11,7 @@ pub(super) fn channels_last(node: &NodeProto, opset: i64) -> Option<Vec<NodeProt
         return None;
     };
     let output = node.output.first()?;
-    let mut steps = Steps::new(output, opset);
+    let mut steps = NodeSteps::new(output, opset);
     let first = steps.transpose(input, &[0, 3, 1, 2]);
     let largest = steps.add_with("MaxPool", &[&first], node.attribute.iter().cloned());
     steps.transpose(&largest, &[0, 2, 3, 1]);
@@ -40,7 +40,7 @@ pub(super) fn norm_of_windows(node: &NodeProto, opset: i64) -> Option<Vec<NodePr
     let [count, power] =
         [window.iter().product::<i64>(), integer(node, "p", 2)].map(|it| it as f32);
     let output = node.output.first()?;
-    let mut steps = Steps::new(output, opset);
+    let mut steps = NodeSteps::new(output, opset);
     let attributes = node.attribute.iter().filter(|it| it.name != "p").cloned();
     let attributes = attributes.chain([int("count_include_pad", 1)]);
     let [of_power, of_root, of_count] =
@@ -59,7 +59,7 @@ pub(super) fn centred(node: &NodeProto, opset: i64) -> Option<Vec<NodeProto>> {
         return None;
     };
     let output = node.output.first()?;
-    let mut steps = Steps::new(output, opset);
+    let mut steps = NodeSteps::new(output, opset);
     let axes = attribute(node, "axes").map(|axes| steps.integers(&axes.ints));
     let mut sizes = steps.add("Shape", &[input]);
     if let Some(axes) = &axes {

@@ -17,8 +17,8 @@ pub(crate) use format::NarrowType;
 
 use super::graph::{UINT8, UINT16, attribute, each_graph, integer, step};
 use super::node_operator::{Built, same_shape};
-use super::quantised::LoadTensor;
 use super::steps::int;
+use super::weights::LoadTensor;
 use crate::graph::kernel::Kernel;
 
 /// The operator that rounds numbers to a narrow type.

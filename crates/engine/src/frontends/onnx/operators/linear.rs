@@ -21,19 +21,23 @@ pub(super) fn build_dequantization(_: &ParsingContext, node: &NodeProto) -> Buil
         FLOAT16 => Some(DatumType::F16),
         code => bail!("numbers of the element type {code} are not supported"),
     };
-    let scales = Scales::of(node)?;
-    operator("DequantizeLinear", None, Dequantization { scales, to })
+    let scales = ScaleLayout::of(node)?;
+    operator(
+        "DequantizeLinear",
+        None,
+        LinearDequantization { scales, to },
+    )
 }
 
 /// Builds a `QuantizeLinear`.
 pub(super) fn build_quantization(_: &ParsingContext, node: &NodeProto) -> Built {
     let steps = match i32::try_from(integer(node, "output_dtype", 0))? {
         0 => None,
-        code => Some(Steps::of(code)?),
+        code => Some(QuantisedSteps::of(code)?),
     };
     let saturates = integer(node, "saturate", 1) != 0;
-    let scales = Scales::of(node)?;
-    let quantization = Quantization {
+    let scales = ScaleLayout::of(node)?;
+    let quantization = LinearQuantization {
         scales,
         steps,
         saturates,
@@ -43,13 +47,13 @@ pub(super) fn build_quantization(_: &ParsingContext, node: &NodeProto) -> Built 
 
 /// How scales and zero points belong to elements.
 #[derive(Debug, Clone, Copy)]
-struct Scales {
+struct ScaleLayout {
     axis: i64,
     /// Elements of the axis for each scale; zero for scales of single positions.
     block: usize,
 }
 
-impl Scales {
+impl ScaleLayout {
     fn of(node: &NodeProto) -> TractResult<Self> {
         let block = integer(node, "block_size", 0);
         Ok(Self {
@@ -132,8 +136,8 @@ fn compute([from, scales, zeros]: [&[f32]; 3], to: &mut [f32], of: impl Fn(f32, 
 }
 
 #[derive(Debug, Clone)]
-struct Dequantization {
-    scales: Scales,
+struct LinearDequantization {
+    scales: ScaleLayout,
     to: Option<DatumType>,
 }
 
@@ -146,7 +150,7 @@ fn check_inputs(inputs: &[TensorProxy]) -> TractResult<()> {
     Ok(())
 }
 
-impl NodeOperator for Dequantization {
+impl NodeOperator for LinearDequantization {
     fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
         check_inputs(inputs)?;
         match self.to {
@@ -204,14 +208,14 @@ fn real(model: &mut TypedModel, prefix: &str, outlet: OutletId) -> TractResult<O
 
 /// The numbers that a quantisation results in.
 #[derive(Debug, Clone, Copy)]
-struct Steps {
+struct QuantisedSteps {
     dtype: DatumType,
     limits: [f32; 2],
     /// A type of which the library's `dtype` is the carrier.
     narrow: Option<NarrowType>,
 }
 
-impl Steps {
+impl QuantisedSteps {
     fn of(code: i32) -> TractResult<Self> {
         if let Some(narrow) = NarrowType::of(code.into()) {
             return Ok(Self {
@@ -258,14 +262,14 @@ impl Steps {
 }
 
 #[derive(Debug, Clone)]
-struct Quantization {
-    scales: Scales,
+struct LinearQuantization {
+    scales: ScaleLayout,
     /// The result; that of the zero points if it is not given.
-    steps: Option<Steps>,
+    steps: Option<QuantisedSteps>,
     saturates: bool,
 }
 
-impl NodeOperator for Quantization {
+impl NodeOperator for LinearQuantization {
     fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
         check_inputs(inputs)?;
         match (self.steps, inputs.get(2)) {
@@ -280,8 +284,10 @@ impl NodeOperator for Quantization {
         let fact = model.outlet_fact(inputs[0])?.without_value();
         let steps = match (self.steps, inputs.get(2)) {
             (Some(steps), _) => steps,
-            (None, Some(zeros)) => Steps::of_integers(model.outlet_fact(*zeros)?.datum_type)?,
-            (None, None) => Steps::of_integers(DatumType::U8)?,
+            (None, Some(zeros)) => {
+                QuantisedSteps::of_integers(model.outlet_fact(*zeros)?.datum_type)?
+            }
+            (None, None) => QuantisedSteps::of_integers(DatumType::U8)?,
         };
         // The quotient has the dtype of the scales.
         let is_half = model.outlet_fact(inputs[1])?.datum_type == DatumType::F16;

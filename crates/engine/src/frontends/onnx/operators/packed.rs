@@ -81,7 +81,7 @@ struct PackedProduct {
 }
 
 /// The stored tensors of a product.
-struct StoredWeights {
+struct PackedWeights {
     weights: Arc<Tensor>,
     scales: Arc<Tensor>,
     zeros: Option<Arc<Tensor>>,
@@ -116,7 +116,7 @@ impl PackedProduct {
     }
 
     /// Whether the kernel for packed rows has this form.
-    fn is_packed(&self, of: &StoredWeights) -> bool {
+    fn is_packed(&self, of: &PackedWeights) -> bool {
         let MatrixSizes { inputs, group, .. } = self.sizes;
         let has_bytes = |zeros: &Arc<Tensor>| zeros.datum_type() == DatumType::U8;
         inputs.is_multiple_of(group)
@@ -126,7 +126,7 @@ impl PackedProduct {
     }
 
     /// Returns the weights as float32, `[outputs, inputs]`.
-    fn unpacked(&self, of: &StoredWeights) -> TractResult<Tensor> {
+    fn unpacked(&self, of: &PackedWeights) -> TractResult<Tensor> {
         let MatrixSizes {
             inputs,
             outputs,
@@ -246,7 +246,7 @@ impl NodeOperator for PackedProduct {
 
     fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
         let stored = |at: usize, what| stored(model, inputs[at], what);
-        let of = StoredWeights {
+        let of = PackedWeights {
             weights: stored(1, "weights")?,
             scales: stored(2, "scales")?,
             zeros: self.zeros.map(|at| stored(at, "zero points")).transpose()?,

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use tract_onnx::pb::{ModelProto, TensorProto};
-use tract_onnx::prelude::Tensor;
 
 use crate::frontends::onnx::graph::{attribute, each_graph};
+use crate::frontends::onnx::weights::LoadTensor;
 use pkgtool_kernels::bytes::Sign;
 
 /// ONNX's codes of element types.
@@ -18,9 +18,6 @@ const INT64: i32 = 7;
 
 /// Maximum number of elements of a list that is read: one per channel.
 const MAX_LIST_ELEMENTS: usize = 1 << 20;
-
-/// Reads a tensor's elements, which may be outside of the model file.
-pub(crate) type LoadTensor<'a> = dyn Fn(&TensorProto) -> Option<Tensor> + 'a;
 
 /// The element type of a stored tensor, as far as it matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use tract_onnx::pb::{GraphProto, ModelProto, NodeProto};
 
 use super::bounds::{Bounds, narrowed};
-use super::constants::{Element, LoadTensor, StoredConstants};
+use super::constants::{Element, StoredConstants};
 use super::function::{ElementFunction, function_of, numbers};
 use super::graph::{drop_unread, makers, outputs, readers};
 use super::groups::{GroupTarget, QuantisedTensor, group, group_of_qlinear, sums};
@@ -14,6 +14,7 @@ use crate::frontends::onnx::graph::{
     attribute, each_graph_mut, each_node, has_input, integer, is_default,
 };
 use crate::frontends::onnx::narrow::NarrowType;
+use crate::frontends::onnx::weights::LoadTensor;
 use pkgtool_kernels::bytes::Sign;
 use pkgtool_kernels::bytes::elementwise::{Grid, IntegerRange};
 

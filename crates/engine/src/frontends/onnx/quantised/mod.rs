@@ -41,7 +41,6 @@ mod windows;
 use tract_onnx::Onnx;
 
 use super::node_operator::{BuildNode, operator};
-pub(crate) use constants::LoadTensor;
 use dynamic::DynamicQuantization;
 pub(crate) use fuse::fuse;
 pub(crate) use unfold::unfold;

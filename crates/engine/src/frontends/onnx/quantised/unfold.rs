@@ -6,11 +6,12 @@
 
 use tract_onnx::pb::{GraphProto, ModelProto, NodeProto, TensorProto};
 
-use super::constants::{Element, LoadTensor, StoredConstants};
+use super::constants::{Element, StoredConstants};
 use super::node;
 use crate::frontends::onnx::graph::{
     attribute, each_graph_mut, each_node, has_input, integer, opset,
 };
+use crate::frontends::onnx::weights::LoadTensor;
 
 const DOMAIN: &str = "com.microsoft";
 

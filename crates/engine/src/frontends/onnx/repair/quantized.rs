@@ -6,7 +6,7 @@
 use tract_onnx::pb::{GraphProto, NodeProto};
 
 use super::super::graph::{FLOAT, Shapes, Zeros};
-use super::super::steps::Steps;
+use super::super::steps::NodeSteps;
 
 /// Rewrites the products of a graph.
 pub(super) fn repair(graph: &mut GraphProto, shapes: &Shapes, zeros: &Zeros, opset: i64) {
@@ -28,7 +28,7 @@ fn of_matrices(node: &NodeProto, opset: i64) -> Option<Vec<NodeProto>> {
         return None;
     };
     let output = node.output.first()?;
-    let mut steps = Steps::new(output, opset);
+    let mut steps = NodeSteps::new(output, opset);
     let sums = steps.add("MatMulInteger", &[a, b, a_zero, b_zero]);
     let factor = factor(&mut steps, [a_scale, b_scale, y_scale]);
     Some(finished(steps, node, &sums, &factor, y_zero))
@@ -64,7 +64,7 @@ fn of_convolution(
         return None;
     }
     let output = node.output.first()?;
-    let mut steps = Steps::new(output, opset);
+    let mut steps = NodeSteps::new(output, opset);
     let mut inputs = vec![x.as_str(), w.as_str(), x_zero.as_str()];
     if count == 1 {
         inputs.push(w_zero);
@@ -85,7 +85,7 @@ fn of_convolution(
 }
 
 /// Adds the factor from steps of sums to steps of the output.
-fn factor(steps: &mut Steps, scales: [&str; 3]) -> String {
+fn factor(steps: &mut NodeSteps, scales: [&str; 3]) -> String {
     let [left, right, output] = scales.map(|scale| steps.cast(scale, FLOAT));
     let product = steps.add("Mul", &[&left, &right]);
     steps.add("Div", &[&product, &output])
@@ -93,7 +93,7 @@ fn factor(steps: &mut Steps, scales: [&str; 3]) -> String {
 
 /// Converts sums of products to quantised outputs.
 fn finished(
-    mut steps: Steps,
+    mut steps: NodeSteps,
     node: &NodeProto,
     sums: &str,
     factor: &str,
