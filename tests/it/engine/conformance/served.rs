@@ -67,7 +67,9 @@ fn served_cases_are_answered_alike_for_everybody() {
     }
     let directory = TempDir::new().expect("a directory");
     let alone = without_surroundings(directory.path(), &program);
-    serve_all(&cases, "tract", &Engines::new(alone, BUDGET, None));
+    // This process may know a library by its own environment.
+    let absent = Some(directory.path().join("absent"));
+    serve_all(&cases, "tract", &Engines::new(alone, BUDGET, absent));
 }
 
 /// Creates a wrapper that starts `program` without the environment variables that locate ONNX

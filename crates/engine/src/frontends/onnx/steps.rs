@@ -2,7 +2,16 @@
 
 use tract_onnx::pb::{AttributeProto, NodeProto, TensorProto};
 
-use super::graph::{AttributeKind, INT64, constant, named, number_like, step};
+use super::graph::{AttributeKind, INT64, Shapes, constant, named, number_like, step};
+
+/// The model around a node.
+#[derive(Clone, Copy)]
+pub(crate) struct Around<'a> {
+    /// Shapes of stored tensors.
+    pub(crate) shapes: &'a Shapes,
+    /// Version of the default operator set.
+    pub(crate) opset: i64,
+}
 
 /// Nodes that replace one; the names of their tensors begin with that of its output.
 pub(crate) struct NodeSteps {

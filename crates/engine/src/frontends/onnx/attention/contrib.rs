@@ -4,8 +4,8 @@
 use tract_onnx::pb::{AttributeProto, NodeProto};
 
 use super::{NAME, PADDING, PADDING_VALUE};
-use crate::frontends::onnx::graph::{FLOAT, Shapes, attribute, has_input, integer};
-use crate::frontends::onnx::steps::{NodeSteps, float, int};
+use crate::frontends::onnx::graph::{FLOAT, attribute, has_input, integer};
+use crate::frontends::onnx::steps::{Around, NodeSteps, float, int};
 
 /// The score that ONNX Runtime adds to padding, unless the node has another one.
 const USUAL_PADDING: f32 = -10_000.0;
@@ -13,8 +13,7 @@ const USUAL_PADDING: f32 = -10_000.0;
 /// Returns the steps of an `Attention` or a `QAttention`; `None` for unknown forms.
 pub(in super::super) fn of_projection(
     node: &NodeProto,
-    shapes: &Shapes,
-    opset: i64,
+    around: Around<'_>,
 ) -> Option<Vec<NodeProto>> {
     let is_quantised = node.op_type == "QAttention";
     let [weights, bias] = [
@@ -33,7 +32,7 @@ pub(in super::super) fn of_projection(
         return None;
     }
     let heads = integer(node, "num_heads", 0);
-    let &[_, all] = shapes.of_tensor(weights)? else {
+    let &[_, all] = around.shapes.of_tensor(weights)? else {
         return None;
     };
     let sizes = match attribute(node, "qkv_hidden_sizes") {
@@ -44,7 +43,7 @@ pub(in super::super) fn of_projection(
         return None;
     }
     let output = node.output.first()?;
-    let mut steps = NodeSteps::new(output, opset);
+    let mut steps = NodeSteps::new(output, around.opset);
     let product = if is_quantised {
         let given = |at: usize| node.input.get(at).map_or("", String::as_str);
         let sums = steps.add(
@@ -87,18 +86,14 @@ pub(in super::super) fn of_projection(
 }
 
 /// Returns the steps of a `MultiHeadAttention`; `None` for unknown forms.
-pub(in super::super) fn of_heads(
-    node: &NodeProto,
-    shapes: &Shapes,
-    opset: i64,
-) -> Option<Vec<NodeProto>> {
+pub(in super::super) fn of_heads(node: &NodeProto, around: Around<'_>) -> Option<Vec<NodeProto>> {
     let has = |at| has_input(node, at);
     let heads = integer(node, "num_heads", 0);
     if heads < 1 || has(8) || has(9) || !has(0) {
         return None;
     }
     let output = node.output.first()?;
-    let mut steps = NodeSteps::new(output, opset);
+    let mut steps = NodeSteps::new(output, around.opset);
     let mut inputs = vec![String::new(); PADDING + 1];
     // Parts that are stored together are `[batch, rows, heads, parts, size]`.
     let (packed, count) = match (has(1), has(2)) {
@@ -117,7 +112,7 @@ pub(in super::super) fn of_heads(
         }
     }
     if has(3) {
-        let &[all] = shapes.of_tensor(&node.input[3])? else {
+        let &[all] = around.shapes.of_tensor(&node.input[3])? else {
             return None;
         };
         if all % 3 != 0 {

@@ -2,7 +2,7 @@
 //!
 //! All forms run on one kernel, [`AttentionRun`]:
 //!
-//! - `Attention` of the standard, with two more inputs and attributes, which [`contrib`] uses;
+//! - `Attention` of the standard, with one more input and attribute, which [`contrib`] uses;
 //! - [`grouped`]: `GroupQueryAttention`, whose cache may be longer than its sequences;
 //! - [`contrib`]: writes other operators of `com.microsoft` as `Attention`;
 //! - [`rotary`]: rotates queries and keys by their positions.

@@ -3,7 +3,7 @@
 use tract_onnx::pb::NodeProto;
 
 use crate::frontends::onnx::graph::{attribute, has_input, keep_inputs, text};
-use crate::frontends::onnx::steps::{NodeSteps, float};
+use crate::frontends::onnx::steps::{Around, NodeSteps, float};
 
 /// Attributes of a fused activation, which the operator before it does not have.
 pub(super) const ACTIVATION: &str = "activation";
@@ -25,8 +25,17 @@ const ACTIVATIONS: [(&str, &[&str]); 9] = [
     ("HardSigmoid", &["alpha", "beta"]),
 ];
 
-/// An operator with a sum and an activation after it.
-pub(super) fn steps_of(node: &NodeProto, operator: &str, opset: i64) -> Option<Vec<NodeProto>> {
+/// A convolution with a sum and an activation after it.
+pub(super) fn convolution(node: &NodeProto, around: Around<'_>) -> Option<Vec<NodeProto>> {
+    steps_of(node, "Conv", around)
+}
+
+/// A product with an activation after it.
+pub(super) fn product(node: &NodeProto, around: Around<'_>) -> Option<Vec<NodeProto>> {
+    steps_of(node, "Gemm", around)
+}
+
+fn steps_of(node: &NodeProto, operator: &str, around: Around<'_>) -> Option<Vec<NodeProto>> {
     let mut first = node.clone();
     first.domain.clear();
     operator.clone_into(&mut first.op_type);
@@ -36,7 +45,7 @@ pub(super) fn steps_of(node: &NodeProto, operator: &str, opset: i64) -> Option<V
     });
     let has_sum = operator == "Conv" && has_input(node, 3);
     keep_inputs(&mut first, 3);
-    let mut steps = NodeSteps::new(node.output.first()?, opset);
+    let mut steps = NodeSteps::new(node.output.first()?, around.opset);
     let mut made = steps.push_renamed(first);
     if has_sum {
         made = steps.add("Add", &[&made, &node.input[3]]);

@@ -3,19 +3,19 @@
 use tract_onnx::pb::NodeProto;
 
 use crate::frontends::onnx::graph::{attribute, has_input};
-use crate::frontends::onnx::steps::{NodeSteps, float, int};
+use crate::frontends::onnx::steps::{Around, NodeSteps, float, int};
 
 /// The sum of embeddings of tokens, positions and segments, normalised.
-pub(super) fn normalised(node: &NodeProto, opset: i64) -> Option<Vec<NodeProto>> {
+pub(super) fn normalised(node: &NodeProto, around: Around<'_>) -> Option<Vec<NodeProto>> {
     // The number of tokens that a mask selects is not computed.
     let counts = node.output.get(1).is_some_and(|name| !name.is_empty());
-    if node.input.len() < 7 || counts || opset < 17 {
+    if node.input.len() < 7 || counts || around.opset < 17 {
         return None;
     }
     let given = |at: usize| has_input(node, at).then(|| node.input[at].as_str());
     let (tokens, words, places) = (given(0)?, given(2)?, given(3)?);
     let output = node.output.first()?;
-    let mut steps = NodeSteps::new(output, opset);
+    let mut steps = NodeSteps::new(output, around.opset);
     let words = steps.add("Gather", &[words, tokens]);
     let places = if let Some(positions) = given(8) {
         steps.add("Gather", &[places, positions])

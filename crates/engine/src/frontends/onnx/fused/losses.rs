@@ -3,28 +3,28 @@
 use tract_onnx::pb::NodeProto;
 
 use crate::frontends::onnx::graph::{attribute, has_input, text};
-use crate::frontends::onnx::steps::{NodeSteps, int};
+use crate::frontends::onnx::steps::{Around, NodeSteps, int};
 
 /// Returns the steps of a `NegativeLogLikelihoodLoss`.
-pub(super) fn of_logarithms(node: &NodeProto, opset: i64) -> Option<Vec<NodeProto>> {
+pub(super) fn of_logarithms(node: &NodeProto, around: Around<'_>) -> Option<Vec<NodeProto>> {
     let [numbers, labels, ..] = node.input.as_slice() else {
         return None;
     };
     let output = node.output.first()?;
-    let mut steps = NodeSteps::new(output, opset);
+    let mut steps = NodeSteps::new(output, around.opset);
     loss(&mut steps, node, [numbers, labels])?;
     Some(steps.finish(output))
 }
 
 /// Returns the steps of a `SoftmaxCrossEntropyLoss`, whose second output has the logarithms.
-pub(super) fn of_scores(node: &NodeProto, opset: i64) -> Option<Vec<NodeProto>> {
+pub(super) fn of_scores(node: &NodeProto, around: Around<'_>) -> Option<Vec<NodeProto>> {
     let [scores, labels, ..] = node.input.as_slice() else {
         return None;
     };
     let output = node.output.first()?;
-    let mut steps = NodeSteps::new(output, opset);
+    let mut steps = NodeSteps::new(output, around.opset);
     // Before version 13, a softmax joins all axes from its own one.
-    if opset < 13 {
+    if around.opset < 13 {
         return None;
     }
     let mut logarithms = steps.add_with("LogSoftmax", &[scores], [int("axis", 1)]);

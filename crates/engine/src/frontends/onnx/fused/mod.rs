@@ -13,85 +13,43 @@ use tract_onnx::pb::{GraphProto, ModelProto, NodeProto};
 
 use super::attention::contrib;
 use super::graph::{Shapes, each_graph_mut, operator, opset};
-use super::steps::NodeSteps;
 #[cfg(test)]
 use super::steps::int;
-
-/// What the steps of a node depend on.
-#[derive(Clone, Copy)]
-pub(super) struct Around<'a> {
-    /// Shapes of stored tensors.
-    shapes: &'a Shapes,
-    /// Version of the default operator set.
-    opset: i64,
-}
+use super::steps::{Around, NodeSteps};
 
 /// Writes the steps of a node; `None` if the form of the node is unknown.
 type WriteSteps = fn(&NodeProto, Around<'_>) -> Option<Vec<NodeProto>>;
 
 /// The operators that are replaced.
 const FUSED: [(&str, WriteSteps); 25] = [
-    ("CenterCropPad", |node, around| {
-        shaped::centred(node, around.opset)
-    }),
-    ("LpPool", |node, around| {
-        shaped::norm_of_windows(node, around.opset)
-    }),
-    ("NegativeLogLikelihoodLoss", |node, around| {
-        losses::of_logarithms(node, around.opset)
-    }),
-    ("SoftmaxCrossEntropyLoss", |node, around| {
-        losses::of_scores(node, around.opset)
-    }),
-    ("SwiGLU", |node, around| gated(node, around.opset)),
-    ("com.microsoft::Attention", |node, around| {
-        contrib::of_projection(node, around.shapes, around.opset)
-    }),
-    ("com.microsoft::QAttention", |node, around| {
-        contrib::of_projection(node, around.shapes, around.opset)
-    }),
-    ("com.microsoft::MultiHeadAttention", |node, around| {
-        contrib::of_heads(node, around.shapes, around.opset)
-    }),
-    ("com.microsoft::FusedConv", |node, around| {
-        activated::steps_of(node, "Conv", around.opset)
-    }),
-    ("com.microsoft::FusedGemm", |node, around| {
-        activated::steps_of(node, "Gemm", around.opset)
-    }),
-    ("com.microsoft::FusedMatMul", |node, around| {
-        product::transposed(node, around.opset)
-    }),
-    ("com.microsoft::TransposeMatMul", |node, around| {
-        product::transposed(node, around.opset)
-    }),
-    ("com.microsoft::DynamicQuantizeMatMul", |node, around| {
-        product::dynamic(node, around.opset)
-    }),
-    ("com.microsoft::MatMulIntegerToFloat", |node, around| {
-        product::of_integers(node, around.opset)
-    }),
-    ("com.microsoft::EmbedLayerNormalization", |node, around| {
-        embedding::normalised(node, around.opset)
-    }),
-    ("com.microsoft::NhwcMaxPool", |node, around| {
-        shaped::channels_last(node, around.opset)
-    }),
-    ("com.microsoft::ExpandDims", |node, _| {
-        renamed(node, "Unsqueeze")
-    }),
-    ("com.microsoft::CausalConvWithState", |node, _| {
-        of_standard(node)
-    }),
-    ("com.microsoft::GatherND", |node, _| of_standard(node)),
-    ("com.microsoft::GridSample", |node, _| of_standard(node)),
-    ("com.microsoft::LinearAttention", |node, _| {
-        of_standard(node)
-    }),
-    ("com.microsoft::Pad", |node, _| of_standard(node)),
-    ("com.microsoft::Range", |node, _| of_standard(node)),
-    ("com.microsoft::Trilu", |node, _| of_standard(node)),
-    ("com.microsoft::Unique", |node, _| shaped::different(node)),
+    ("CenterCropPad", shaped::centred),
+    ("LpPool", shaped::norm_of_windows),
+    ("NegativeLogLikelihoodLoss", losses::of_logarithms),
+    ("SoftmaxCrossEntropyLoss", losses::of_scores),
+    ("SwiGLU", gated),
+    ("com.microsoft::Attention", contrib::of_projection),
+    ("com.microsoft::QAttention", contrib::of_projection),
+    ("com.microsoft::MultiHeadAttention", contrib::of_heads),
+    ("com.microsoft::FusedConv", activated::convolution),
+    ("com.microsoft::FusedGemm", activated::product),
+    ("com.microsoft::FusedMatMul", product::transposed),
+    ("com.microsoft::TransposeMatMul", product::transposed),
+    ("com.microsoft::DynamicQuantizeMatMul", product::dynamic),
+    ("com.microsoft::MatMulIntegerToFloat", product::of_integers),
+    (
+        "com.microsoft::EmbedLayerNormalization",
+        embedding::normalised,
+    ),
+    ("com.microsoft::NhwcMaxPool", shaped::channels_last),
+    ("com.microsoft::ExpandDims", shaped::expanded),
+    ("com.microsoft::CausalConvWithState", of_standard),
+    ("com.microsoft::GatherND", of_standard),
+    ("com.microsoft::GridSample", of_standard),
+    ("com.microsoft::LinearAttention", of_standard),
+    ("com.microsoft::Pad", of_standard),
+    ("com.microsoft::Range", of_standard),
+    ("com.microsoft::Trilu", of_standard),
+    ("com.microsoft::Unique", shaped::different),
 ];
 
 /// Returns the full names of the operators that are replaced.
@@ -121,27 +79,20 @@ fn spell_out_graph(graph: &mut GraphProto, around: Around<'_>) {
 }
 
 /// A node of ONNX Runtime with the meaning of its namesake.
-fn of_standard(node: &NodeProto) -> Option<Vec<NodeProto>> {
-    renamed(node, &node.op_type)
-}
-
-/// A node of ONNX Runtime with the meaning of a standard operator.
 #[expect(clippy::unnecessary_wraps, reason = "steps have this signature")]
-fn renamed(node: &NodeProto, operator: &str) -> Option<Vec<NodeProto>> {
-    Some(vec![NodeProto {
-        domain: String::new(),
-        op_type: operator.to_owned(),
-        ..node.clone()
-    }])
+fn of_standard(node: &NodeProto, _: Around<'_>) -> Option<Vec<NodeProto>> {
+    let mut node = node.clone();
+    node.domain.clear();
+    Some(vec![node])
 }
 
 /// A swish times another tensor.
-fn gated(node: &NodeProto, opset: i64) -> Option<Vec<NodeProto>> {
+fn gated(node: &NodeProto, around: Around<'_>) -> Option<Vec<NodeProto>> {
     let [gate, value] = node.input.as_slice() else {
         return None;
     };
     let output = node.output.first()?;
-    let mut steps = NodeSteps::new(output, opset);
+    let mut steps = NodeSteps::new(output, around.opset);
     let gate = steps.add_with("Swish", &[gate], node.attribute.iter().cloned());
     steps.add("Mul", &[&gate, value]);
     Some(steps.finish(output))

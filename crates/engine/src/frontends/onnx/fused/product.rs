@@ -3,12 +3,12 @@
 use tract_onnx::pb::NodeProto;
 
 use crate::frontends::onnx::graph::{FLOAT, attribute, integer};
-use crate::frontends::onnx::steps::{NodeSteps, text};
+use crate::frontends::onnx::steps::{Around, NodeSteps, text};
 
 /// A product of transposed operands, times a factor.
-pub(super) fn transposed(node: &NodeProto, opset: i64) -> Option<Vec<NodeProto>> {
+pub(super) fn transposed(node: &NodeProto, around: Around<'_>) -> Option<Vec<NodeProto>> {
     let output = node.output.first()?;
-    let mut steps = NodeSteps::new(output, opset);
+    let mut steps = NodeSteps::new(output, around.opset);
     let [left, right] = node.input.as_slice() else {
         return None;
     };
@@ -33,12 +33,12 @@ pub(super) fn transposed(node: &NodeProto, opset: i64) -> Option<Vec<NodeProto>>
 }
 
 /// A product with bytes of a matrix; the other operand is quantised between its extremes.
-pub(super) fn dynamic(node: &NodeProto, opset: i64) -> Option<Vec<NodeProto>> {
+pub(super) fn dynamic(node: &NodeProto, around: Around<'_>) -> Option<Vec<NodeProto>> {
     let [rows, matrix, scale, ..] = node.input.as_slice() else {
         return None;
     };
     let output = node.output.first()?;
-    let mut steps = NodeSteps::new(output, opset);
+    let mut steps = NodeSteps::new(output, around.opset);
     let [bytes, own_scale, own_zero] = steps.quantised(rows);
     let given = |at: usize| node.input.get(at).map_or("", String::as_str);
     let sums = steps.add("MatMulInteger", &[&bytes, matrix, &own_zero, given(3)]);
@@ -47,12 +47,12 @@ pub(super) fn dynamic(node: &NodeProto, opset: i64) -> Option<Vec<NodeProto>> {
 }
 
 /// A product of bytes whose results are numbers.
-pub(super) fn of_integers(node: &NodeProto, opset: i64) -> Option<Vec<NodeProto>> {
+pub(super) fn of_integers(node: &NodeProto, around: Around<'_>) -> Option<Vec<NodeProto>> {
     let [left, right, left_scale, right_scale, ..] = node.input.as_slice() else {
         return None;
     };
     let output = node.output.first()?;
-    let mut steps = NodeSteps::new(output, opset);
+    let mut steps = NodeSteps::new(output, around.opset);
     let given = |at: usize| node.input.get(at).map_or("", String::as_str);
     let sums = steps.add("MatMulInteger", &[left, right, given(4), given(5)]);
     scaled(&mut steps, &sums, [left_scale, right_scale], given(6));

@@ -3,24 +3,33 @@
 use tract_onnx::pb::NodeProto;
 
 use crate::frontends::onnx::graph::{INT64, attribute, integer};
-use crate::frontends::onnx::steps::{NodeSteps, int};
+use crate::frontends::onnx::steps::{Around, NodeSteps, int};
 
 /// A maximum over windows of pictures whose channels are the last axis.
-pub(super) fn channels_last(node: &NodeProto, opset: i64) -> Option<Vec<NodeProto>> {
+pub(super) fn channels_last(node: &NodeProto, around: Around<'_>) -> Option<Vec<NodeProto>> {
     let [input] = node.input.as_slice() else {
         return None;
     };
     let output = node.output.first()?;
-    let mut steps = NodeSteps::new(output, opset);
+    let mut steps = NodeSteps::new(output, around.opset);
     let first = steps.transpose(input, &[0, 3, 1, 2]);
     let largest = steps.add_with("MaxPool", &[&first], node.attribute.iter().cloned());
     steps.transpose(&largest, &[0, 2, 3, 1]);
     Some(steps.finish(output))
 }
 
+/// A new axis at a position.
+pub(super) fn expanded(node: &NodeProto, around: Around<'_>) -> Option<Vec<NodeProto>> {
+    let output = node.output.first()?;
+    let mut steps = NodeSteps::new(output, around.opset);
+    let inputs: Vec<&str> = node.input.iter().map(String::as_str).collect();
+    steps.add("Unsqueeze", &inputs);
+    Some(steps.finish(output))
+}
+
 /// The different elements of a tensor in their order, the place of each element among them, and
 /// counts.
-pub(super) fn different(node: &NodeProto) -> Option<Vec<NodeProto>> {
+pub(super) fn different(node: &NodeProto, _: Around<'_>) -> Option<Vec<NodeProto>> {
     node.output.first()?;
     let mut node = node.clone();
     node.domain.clear();
@@ -33,14 +42,14 @@ pub(super) fn different(node: &NodeProto) -> Option<Vec<NodeProto>> {
 }
 
 /// The norm of the numbers of each window.
-pub(super) fn norm_of_windows(node: &NodeProto, opset: i64) -> Option<Vec<NodeProto>> {
+pub(super) fn norm_of_windows(node: &NodeProto, around: Around<'_>) -> Option<Vec<NodeProto>> {
     let input = node.input.first()?;
     let window = &attribute(node, "kernel_shape")?.ints;
     #[expect(clippy::cast_precision_loss, reason = "a small size")]
     let [count, power] =
         [window.iter().product::<i64>(), integer(node, "p", 2)].map(|it| it as f32);
     let output = node.output.first()?;
-    let mut steps = NodeSteps::new(output, opset);
+    let mut steps = NodeSteps::new(output, around.opset);
     let attributes = node.attribute.iter().filter(|it| it.name != "p").cloned();
     let attributes = attributes.chain([int("count_include_pad", 1)]);
     let [of_power, of_root, of_count] =
@@ -54,12 +63,12 @@ pub(super) fn norm_of_windows(node: &NodeProto, opset: i64) -> Option<Vec<NodePr
 }
 
 /// The middle of a tensor, or the tensor in the middle of zeros.
-pub(super) fn centred(node: &NodeProto, opset: i64) -> Option<Vec<NodeProto>> {
+pub(super) fn centred(node: &NodeProto, around: Around<'_>) -> Option<Vec<NodeProto>> {
     let [input, wanted] = node.input.as_slice() else {
         return None;
     };
     let output = node.output.first()?;
-    let mut steps = NodeSteps::new(output, opset);
+    let mut steps = NodeSteps::new(output, around.opset);
     let axes = attribute(node, "axes").map(|axes| steps.integers(&axes.ints));
     let mut sizes = steps.add("Shape", &[input]);
     if let Some(axes) = &axes {
