@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::support::fixture;
+#[cfg(feature = "run")]
 use crate::support::onnx;
 use crate::support::run::pkgtool;
 use crate::support::tree::Tree;
@@ -61,6 +62,7 @@ fn what_payloads_hold_is_shown() {
 }
 
 /// What keeps an ONNX model from running on any machine is shown with the reason.
+#[cfg(feature = "run")]
 #[test]
 fn operators_that_do_not_run_everywhere_are_shown() {
     let tree = Tree::new();
