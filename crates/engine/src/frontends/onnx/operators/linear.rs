@@ -1,6 +1,8 @@
 //! `QuantizeLinear` and `DequantizeLinear` in all forms: one scale, one for each position of an
 //! axis, or one for each block of an axis; stored or computed.
 
+use std::sync::Arc;
+
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::cast::cast;
@@ -121,6 +123,29 @@ impl ScaleLayout {
     }
 }
 
+impl ScaleLayout {
+    /// Returns the numbers of these steps.
+    fn dequantised(
+        self,
+        steps: &Tensor,
+        scales: &Tensor,
+        zeros: Option<&Tensor>,
+    ) -> TractResult<Tensor> {
+        let shape = steps.shape();
+        let real = steps.cast_to::<f32>()?;
+        let real = real.try_as_plain_ram()?;
+        let real = real.as_slice::<f32>()?;
+        let mut numbers = Tensor::zero_dt(f32::datum_type(), shape)?;
+        let mut view = numbers.try_as_plain_ram_mut()?;
+        let to = view.as_slice_mut::<f32>()?;
+        self.visit(shape, scales, zeros, |of, scales, zeros| {
+            let from = [&real[of.clone()], scales, zeros];
+            compute(from, &mut to[of], |step, scale, zero| (step - zero) * scale);
+        })?;
+        Ok(numbers)
+    }
+}
+
 /// Computes each element of a run from a number, its scale and its zero point.
 fn compute([from, scales, zeros]: [&[f32]; 3], to: &mut [f32], of: impl Fn(f32, f32, f32) -> f32) {
     if let ([scale], [zero]) = (scales, zeros) {
@@ -166,6 +191,18 @@ impl NodeOperator for LinearDequantization {
             Some(to) => to,
             None => model.outlet_fact(inputs[1])?.datum_type,
         };
+        let known = inputs
+            .iter()
+            .map(|it| Ok(model.outlet_fact(*it)?.konst.clone()));
+        let known: Option<Vec<Arc<Tensor>>> = known.collect::<TractResult<_>>()?;
+        if let Some(known) = known {
+            // The library computes only small tensors before a run.
+            let scales = known[1].cast_to::<f32>()?;
+            let zeros = known.get(2).map(|zeros| &**zeros);
+            let numbers = self.scales.dequantised(&known[0], &scales, zeros)?;
+            let numbers = numbers.cast_to_dt(to)?.into_owned();
+            return Ok(tvec!(model.add_const(prefix, numbers)?));
+        }
         let mut inputs: TVec<OutletId> = inputs.into();
         inputs[1] = real(model, prefix, inputs[1])?;
         let scales = self.scales;
@@ -174,19 +211,8 @@ impl NodeOperator for LinearDequantization {
             "DequantizeLinear",
             tvec!(fact),
             move |inputs: &[TValue]| {
-                let shape = inputs[0].shape();
-                let steps = inputs[0].cast_to::<f32>()?;
-                let steps = steps.try_as_plain_ram()?;
-                let steps = steps.as_slice::<f32>()?;
-                let mut numbers = Tensor::zero_dt(f32::datum_type(), shape)?;
-                let mut view = numbers.try_as_plain_ram_mut()?;
-                let to = view.as_slice_mut::<f32>()?;
                 let zeros = inputs.get(2).map(|zeros| &**zeros);
-                scales.visit(shape, &inputs[1], zeros, |of, scales, zeros| {
-                    let from = [&steps[of.clone()], scales, zeros];
-                    compute(from, &mut to[of], |step, scale, zero| (step - zero) * scale);
-                })?;
-                Ok(tvec!(numbers))
+                Ok(tvec!(scales.dequantised(&inputs[0], &inputs[1], zeros)?))
             },
         );
         if to == DatumType::F32 {
