@@ -14,6 +14,9 @@ const MIN_LIMIT_BYTES: u64 = 64 << 20;
 /// Maximum of the memory limit, in bytes, whatever the size of the weights.
 const MAX_LIMIT_BYTES: u64 = 1 << 30;
 
+/// Maximum size of the weights of a model whose first run makes a plan for all shapes, in bytes.
+const MAX_EAGER_BYTES: u64 = 256 << 20;
+
 /// Something that this cache can keep.
 pub(crate) trait CachedPlan {
     /// Returns the memory that it keeps.
@@ -27,6 +30,8 @@ pub(crate) struct Plans<K, P> {
     bound: u64,
     /// Number of plans made so far.
     made: usize,
+    /// Whether the model is so small that its first run makes a plan for all shapes, too.
+    is_small: bool,
     general: GeneralPlan<P>,
 }
 
@@ -45,6 +50,7 @@ impl<K, P: CachedPlan> Plans<K, P> {
             known: Vec::new(),
             bound: bound.clamp(MIN_LIMIT_BYTES, MAX_LIMIT_BYTES),
             made: 0,
+            is_small: weights <= MAX_EAGER_BYTES,
             general: GeneralPlan::Untried,
         }
     }
@@ -97,14 +103,11 @@ impl<K, P: CachedPlan> Plans<K, P> {
         self.known.pop();
     }
 
-    /// Returns `true` if a plan for all shapes should be tried: after the second shape.
+    /// Returns `true` if a plan for all shapes should be tried: after the first plan, or after the
+    /// second one of a large model.
     pub(crate) fn should_try_general(&self) -> bool {
-        self.made > 1 && self.is_general_untried()
-    }
-
-    /// Returns `true` if no plan for all shapes was tried.
-    pub(crate) fn is_general_untried(&self) -> bool {
-        matches!(self.general, GeneralPlan::Untried)
+        let plans = if self.is_small { 1 } else { 2 };
+        self.made >= plans && matches!(self.general, GeneralPlan::Untried)
     }
 
     /// Returns the plan for all shapes.
@@ -233,12 +236,16 @@ mod tests {
 
     #[test]
     fn a_plan_for_all_shapes_replaces_the_others() {
-        let mut plans = Plans::new(0);
+        let mut plans = Plans::new(u64::MAX);
         for key in 0..2 {
             assert!(!plans.should_try_general());
             plans.keep(key, plan(&[]));
         }
         assert!(plans.should_try_general());
+        let mut small = Plans::new(0);
+        assert!(!small.should_try_general());
+        small.keep(0, plan(&[]));
+        assert!(small.should_try_general());
         plans.generalise(plan(&[]));
         assert!(keys(&plans).is_empty() && plans.general_mut().is_some());
         plans.refuse_general();

@@ -16,7 +16,7 @@ use tract_linalg::multithread::Executor;
 use tract_onnx::prelude::{DatumType, IntoTValue, TValue, TVec};
 
 use super::agreement::agree;
-use super::session::{MAX_EAGER_BYTES, answer, executor, placement};
+use super::session::{answer, executor, placement};
 use crate::frontends::portable::{
     InputShapes, Lowered, delegates, lower, missing, standalone, unsupported_reason,
 };
@@ -222,9 +222,9 @@ impl ProgramSession {
             .collect();
         let before = self.plans.made();
         self.prepare(&shapes)?;
-        let is_small = self.weights.size() <= MAX_EAGER_BYTES && self.plans.is_general_untried();
-        let is_open = is_small && fixed_shapes(&self.signature).is_none();
-        let is_tried = self.plans.made() > before && (is_open || self.plans.should_try_general());
+        let is_tried = self.plans.made() > before
+            && self.plans.should_try_general()
+            && fixed_shapes(&self.signature).is_none();
         // The extra reference keeps the run from overwriting these states.
         let held = is_tried.then(|| self.states.clone());
         let (outputs, states) = match self.run_last(inputs) {

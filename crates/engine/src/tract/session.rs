@@ -30,9 +30,6 @@ thread_local! {
     static OWN_POOL: RefCell<Option<Arc<ThreadPool>>> = const { RefCell::new(None) };
 }
 
-/// Maximum size of a model whose first run makes a plan for all shapes, in bytes.
-pub(super) const MAX_EAGER_BYTES: u64 = 256 << 20;
-
 /// Maximum size of the first run's inputs and outputs that are kept, in bytes.
 const MAX_KEPT_RUN_BYTES: usize = 8 << 20;
 
@@ -263,7 +260,7 @@ impl TractSession {
             && self.constants == ConstantInputs::None
             && fixed_shapes(&self.signature).is_none()
         {
-            if self.plans.should_try_general() || self.source.bytes() <= MAX_EAGER_BYTES {
+            if self.plans.should_try_general() {
                 self.try_general(inputs, &outputs);
             } else {
                 self.keep_first(inputs, &outputs);
@@ -300,9 +297,6 @@ impl TractSession {
     /// Puts a plan for all shapes into use, if its answer agrees with that of a plan for these
     /// shapes.
     fn try_general(&mut self, inputs: &[Tensor], expected: &[Tensor]) {
-        if !self.plans.is_general_untried() {
-            return;
-        }
         self.plans.make_room();
         let tried = self.make(&PlanInputs::Symbols).and_then(|mut plan| {
             let outputs = plan.run(inputs, &self.signature)?;

@@ -3,10 +3,11 @@
 
 use std::fmt::Debug;
 
-use tract_onnx::model::ParsingContext;
+use tract_onnx::model::{ParsingContext, optional_outputs};
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
+use super::graph::integer;
 use crate::tensor::MAX_TENSOR_BYTES;
 
 /// The result of building a node's operator: the operator, and the names of the outer tensors that
@@ -111,6 +112,27 @@ pub(crate) fn counted_from_start(place: i64, count: usize) -> TractResult<Option
     let from_end = if place < 0 { i64::try_from(count)? } else { 0 };
     let at = usize::try_from(place.saturating_add(from_end)).ok();
     Ok(at.filter(|at| *at < count))
+}
+
+/// Returns which of the first outputs of a node are wanted.
+pub(crate) fn wanted_outputs<const N: usize>(node: &NodeProto) -> [bool; N] {
+    let mut outputs = optional_outputs(node);
+    std::array::from_fn(|_| outputs.next().flatten().is_some())
+}
+
+/// Returns those of the outputs that are wanted.
+pub(crate) fn chosen<T, const N: usize>(wanted: [bool; N], of: [T; N]) -> TVec<T> {
+    let of = of.into_iter().zip(wanted);
+    of.filter_map(|(it, is_wanted)| is_wanted.then_some(it))
+        .collect()
+}
+
+/// Returns an attribute that must be a positive integer.
+pub(crate) fn positive(node: &NodeProto, name: &str) -> TractResult<usize> {
+    let found = usize::try_from(integer(node, name, 0)).ok();
+    found
+        .filter(|count| *count > 0)
+        .with_context(|| format!("`{name}` is missing"))
 }
 
 /// Creates a tensor of zeros of this shape. Sizes that no model may have are an error.

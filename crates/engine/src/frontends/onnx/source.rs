@@ -40,16 +40,22 @@ pub(crate) fn reader() -> Onnx {
     library
 }
 
+/// Returns the reader for the model at `path`.
+fn reader_of(path: &Path) -> Onnx {
+    let mut library = reader();
+    library.provider = Arc::new(OnnxWeights {
+        model: path.to_owned(),
+    });
+    library
+}
+
 /// Returns the operators of the model at `path` that are not supported, and why. Both are empty if
 /// there are none. `None` for a file that cannot be read, or whose graph is too large.
 pub(crate) fn gaps(path: &Path) -> Option<(BTreeSet<String>, String)> {
     let folder = folder_of(path)?;
     let file = FileSource::open(path).ok()?;
     let slimmed = slim(&file).ok().filter(|it| it.len() <= MAX_JUDGED_BYTES)?;
-    let mut library = reader();
-    library.provider = Arc::new(OnnxWeights {
-        model: path.to_owned(),
-    });
+    let library = reader_of(path);
     let mut proto = guarded(|| library.proto_model_for_read(&mut slimmed.as_slice())).ok()?;
     functions::expand(&mut proto);
     fused::spell_out(&mut proto);
@@ -78,10 +84,7 @@ impl ModelSource {
         let file = FileSource::open(path).map_err(|error| load(error.to_string()))?;
         let bytes = pkgtool_base::source::ReadAt::len(&file).saturating_add(external);
         let slimmed = slim(&file).map_err(|failure| failed(&failure))?;
-        let mut library = reader();
-        library.provider = Arc::new(OnnxWeights {
-            model: path.to_owned(),
-        });
+        let library = reader_of(path);
         let mut proto = guarded(|| {
             let mut bytes = slimmed.as_slice();
             library.proto_model_for_read(&mut bytes)

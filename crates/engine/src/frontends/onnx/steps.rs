@@ -2,7 +2,7 @@
 
 use tract_onnx::pb::{AttributeProto, NodeProto, TensorProto};
 
-use super::graph::{AttributeKind, INT64, Shapes, constant, named, number_like, step};
+use super::graph::{AttributeKind, FLOAT, INT64, Shapes, constant, named, number_like, step};
 
 /// The model around a node.
 #[derive(Clone, Copy)]
@@ -76,6 +76,15 @@ impl NodeSteps {
         node.output = outputs.to_vec();
         self.nodes.push(node);
         outputs
+    }
+
+    /// Multiplies matrices of bytes, given with their zero points, and the sums by the scales of
+    /// both.
+    pub(crate) fn scaled_product(&mut self, tensors: &[&str], scales: [&str; 2]) -> String {
+        let sums = self.add("MatMulInteger", tensors);
+        let sums = self.cast(&sums, FLOAT);
+        let scale = self.add("Mul", &scales);
+        self.add("Mul", &[&sums, &scale])
     }
 
     /// Permutes the axes of a tensor.

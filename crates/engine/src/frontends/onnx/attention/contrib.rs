@@ -4,7 +4,7 @@
 use tract_onnx::pb::{AttributeProto, NodeProto};
 
 use super::{NAME, PADDING, PADDING_VALUE};
-use crate::frontends::onnx::graph::{FLOAT, attribute, has_input, integer};
+use crate::frontends::onnx::graph::{attribute, has_input, integer};
 use crate::frontends::onnx::steps::{Around, NodeSteps, float, int};
 
 /// The score that ONNX Runtime adds to padding, unless the node has another one.
@@ -46,13 +46,8 @@ pub(in super::super) fn of_projection(
     let mut steps = NodeSteps::new(output, around.opset);
     let product = if is_quantised {
         let given = |at: usize| node.input.get(at).map_or("", String::as_str);
-        let sums = steps.add(
-            "MatMulInteger",
-            &[&node.input[0], weights, given(6), given(7)],
-        );
-        let sums = steps.cast(&sums, FLOAT);
-        let scale = steps.add("Mul", &[given(3), given(4)]);
-        steps.add("Mul", &[&sums, &scale])
+        let scales = [given(3), given(4)];
+        steps.scaled_product(&[&node.input[0], weights, given(6), given(7)], scales)
     } else {
         steps.add("MatMul", &[&node.input[0], weights])
     };

@@ -1,17 +1,17 @@
 //! `GroupQueryAttention` of ONNX Runtime: attention with a cache, whose sequences may be shorter
 //! than it.
 
-use tract_onnx::model::{ParsingContext, optional_inputs, optional_outputs};
+use tract_onnx::model::{ParsingContext, optional_inputs};
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_hir::internal::*;
 
 use super::rotary::Angles;
 use super::run::{AttentionRun, HeadTensor, ScoreKind, ScoreMask, Scoring};
-use super::{VisibleWindow, Wirer, chosen};
+use super::{VisibleWindow, Wirer};
 use crate::frontends::onnx::graph::{integer, text};
 use crate::frontends::onnx::node_operator::{
-    Built, NodeOperator, Tensors, Wired, integers_of, operator,
+    Built, NodeOperator, Tensors, Wired, chosen, integers_of, operator, positive, wanted_outputs,
 };
 use crate::graph::guard::InvalidInput;
 use crate::graph::kernel::Kernel;
@@ -67,13 +67,10 @@ struct GroupedAttention {
 
 impl GroupedAttention {
     fn of(node: &NodeProto) -> TractResult<Self> {
-        let count = |name: &str| {
-            let found = usize::try_from(integer(node, name, 0)).ok();
-            found
-                .filter(|count| *count > 0)
-                .with_context(|| format!("`{name}` is missing"))
-        };
-        let heads = [count("num_heads")?, count("kv_num_heads")?];
+        let heads = [
+            positive(node, "num_heads")?,
+            positive(node, "kv_num_heads")?,
+        ];
         for name in ["k_quant_type", "v_quant_type"] {
             let kind = text(node, name);
             ensure!(
@@ -110,10 +107,7 @@ impl GroupedAttention {
             "`do_rotary` needs cosines and sines"
         );
         let window = integer(node, "local_window_size", -1);
-        let mut wanted = [false; 4];
-        for (to, from) in wanted.iter_mut().zip(optional_outputs(node)) {
-            *to = from.is_some();
-        }
+        let wanted = wanted_outputs(node);
         ensure!(wanted[0], "the output is missing");
         Ok(Self {
             given,

@@ -12,7 +12,7 @@ pub(super) mod grouped;
 pub(super) mod rotary;
 mod run;
 
-use tract_onnx::model::{ParsingContext, optional_inputs, optional_outputs};
+use tract_onnx::model::{ParsingContext, optional_inputs};
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::array::TypedConcat;
 use tract_onnx::tract_core::ops::cast::cast;
@@ -20,7 +20,9 @@ use tract_onnx::tract_hir::internal::*;
 
 use self::run::{AttentionRun, HeadTensor, ScoreKind, ScoreMask, Scoring};
 use super::graph::{attribute, integer};
-use super::node_operator::{Built, NodeOperator, Tensors, Wired, integers_of, operator};
+use super::node_operator::{
+    Built, NodeOperator, Tensors, Wired, chosen, integers_of, operator, wanted_outputs,
+};
 use crate::graph::kernel::Kernel;
 use pkgtool_kernels::float::VisibleKeys;
 
@@ -91,7 +93,7 @@ struct StandardAttention {
     padding: f32,
 }
 
-/// Which keys a query sees by its position.
+/// The keys that a query sees, by its position.
 #[derive(Debug, Clone, Copy)]
 struct VisibleWindow {
     is_causal: bool,
@@ -130,10 +132,7 @@ impl StandardAttention {
         for (to, from) in given.iter_mut().zip(optional_inputs(node)) {
             *to = from;
         }
-        let mut wanted = [false; 4];
-        for (to, from) in wanted.iter_mut().zip(optional_outputs(node)) {
-            *to = from.is_some();
-        }
+        let wanted = wanted_outputs(node);
         ensure!(
             wanted[0] && given[..3].iter().all(Option::is_some),
             "expected queries, keys, values and an output"
@@ -223,13 +222,6 @@ impl StandardAttention {
             scores,
         ])
     }
-}
-
-/// The outputs that are wanted.
-fn chosen<T>(wanted: [bool; 4], of: [T; 4]) -> TVec<T> {
-    let of = of.into_iter().zip(wanted);
-    of.filter_map(|(it, is_wanted)| is_wanted.then_some(it))
-        .collect()
 }
 
 impl NodeOperator for StandardAttention {

@@ -71,13 +71,9 @@ impl<'t> HeadTensor<'t> {
         all: usize,
     ) -> Self {
         Self {
-            elements,
-            batches,
-            heads,
-            rows,
-            width,
             strides: [rows * all, width, all],
             is_by_row: true,
+            ..Self::by_head(elements, [batches, heads, rows, width])
         }
     }
 

@@ -2,7 +2,7 @@
 
 use tract_onnx::pb::NodeProto;
 
-use crate::frontends::onnx::graph::{FLOAT, attribute, integer};
+use crate::frontends::onnx::graph::{attribute, integer};
 use crate::frontends::onnx::steps::{Around, NodeSteps, text};
 
 /// A product of transposed operands, times a factor.
@@ -41,8 +41,9 @@ pub(super) fn dynamic(node: &NodeProto, around: Around<'_>) -> Option<Vec<NodePr
     let mut steps = NodeSteps::new(output, around.opset);
     let [bytes, own_scale, own_zero] = steps.quantised(rows);
     let given = |at: usize| node.input.get(at).map_or("", String::as_str);
-    let sums = steps.add("MatMulInteger", &[&bytes, matrix, &own_zero, given(3)]);
-    scaled(&mut steps, &sums, [&own_scale, scale], given(4));
+    let tensors = [&bytes, matrix, &own_zero, given(3)];
+    let product = steps.scaled_product(&tensors, [&own_scale, scale]);
+    biased(&mut steps, &product, given(4));
     Some(steps.finish(output))
 }
 
@@ -54,17 +55,15 @@ pub(super) fn of_integers(node: &NodeProto, around: Around<'_>) -> Option<Vec<No
     let output = node.output.first()?;
     let mut steps = NodeSteps::new(output, around.opset);
     let given = |at: usize| node.input.get(at).map_or("", String::as_str);
-    let sums = steps.add("MatMulInteger", &[left, right, given(4), given(5)]);
-    scaled(&mut steps, &sums, [left_scale, right_scale], given(6));
+    let tensors = [left, right, given(4), given(5)];
+    let product = steps.scaled_product(&tensors, [left_scale, right_scale]);
+    biased(&mut steps, &product, given(6));
     Some(steps.finish(output))
 }
 
-/// Multiplies sums by the scales of both operands and adds a bias, if there is one.
-fn scaled(steps: &mut NodeSteps, sums: &str, [left, right]: [&str; 2], bias: &str) {
-    let sums = steps.cast(sums, FLOAT);
-    let scale = steps.add("Mul", &[left, right]);
-    let numbers = steps.add("Mul", &[&sums, &scale]);
+/// Adds a bias, if there is one.
+fn biased(steps: &mut NodeSteps, product: &str, bias: &str) {
     if !bias.is_empty() {
-        steps.add("Add", &[&numbers, bias]);
+        steps.add("Add", &[product, bias]);
     }
 }

@@ -1,11 +1,13 @@
 //! `CausalConvWithState`: a depthwise convolution over a sequence and what was before it.
 
-use tract_onnx::model::{ParsingContext, optional_inputs, optional_outputs};
+use tract_onnx::model::{ParsingContext, optional_inputs};
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
 use super::super::graph::text;
-use crate::frontends::onnx::node_operator::{Built, NodeOperator, Tensors, Wired, operator};
+use crate::frontends::onnx::node_operator::{
+    Built, NodeOperator, Tensors, Wired, operator, wanted_outputs,
+};
 use crate::graph::kernel::Kernel;
 
 const NAME: &str = "CausalConvWithState";
@@ -18,16 +20,13 @@ pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
         other => bail!("the activation `{}` is not supported", other.escape_ascii()),
     };
     let given: Vec<Option<usize>> = optional_inputs(node).take(4).collect();
-    let wanted: Vec<bool> = optional_outputs(node)
-        .take(2)
-        .map(|it| it.is_some())
-        .collect();
-    ensure!(wanted[0], "the output is missing");
+    let [is_wanted, keeps] = wanted_outputs(node);
+    ensure!(is_wanted, "the output is missing");
     let convolution = CausalConvolution {
         is_swish,
         bias: given[2],
         past: given[3],
-        keeps: wanted[1],
+        keeps,
     };
     operator(NAME, None, convolution)
 }

@@ -1,11 +1,13 @@
 //! `LinearAttention`: a state of each head takes up keys and values, and queries read it.
 
-use tract_onnx::model::{ParsingContext, optional_inputs, optional_outputs};
+use tract_onnx::model::{ParsingContext, optional_inputs};
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use super::super::graph::{attribute, integer, text};
-use crate::frontends::onnx::node_operator::{Built, NodeOperator, Tensors, Wired, operator, zeros};
+use super::super::graph::{attribute, text};
+use crate::frontends::onnx::node_operator::{
+    Built, NodeOperator, Tensors, Wired, operator, positive, wanted_outputs, zeros,
+};
 use crate::graph::kernel::Kernel;
 
 const NAME: &str = "LinearAttention";
@@ -19,13 +21,10 @@ pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
         b"" | b"gated_delta" => [true, true],
         other => bail!("the rule `{}` is not supported", other.escape_ascii()),
     };
-    let count = |name: &str| {
-        let count = usize::try_from(integer(node, name, 0)).ok();
-        count
-            .filter(|count| *count > 0)
-            .with_context(|| format!("`{name}` is missing"))
-    };
-    let heads = [count("q_num_heads")?, count("kv_num_heads")?];
+    let heads = [
+        positive(node, "q_num_heads")?,
+        positive(node, "kv_num_heads")?,
+    ];
     ensure!(
         heads[0].is_multiple_of(heads[1]),
         "{heads:?} heads do not divide into groups"
@@ -35,11 +34,8 @@ pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
         && given[4].is_some() == forgets
         && given[5].is_some() == corrects;
     ensure!(fits, "the inputs are not those of the update rule");
-    let wanted: Vec<bool> = optional_outputs(node)
-        .take(2)
-        .map(|it| it.is_some())
-        .collect();
-    ensure!(wanted[0], "the output is missing");
+    let [is_wanted, keeps] = wanted_outputs(node);
+    ensure!(is_wanted, "the output is missing");
     let scale = attribute(node, "scale")
         .map(|found| found.f)
         .filter(|scale| *scale != 0.0);
@@ -49,7 +45,7 @@ pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
         past: given[3],
         decay: given[4],
         rate: given[5],
-        keeps: wanted[1],
+        keeps,
     };
     operator(NAME, None, attention)
 }

@@ -17,7 +17,7 @@ use tract_onnx::tract_hir::ops::logic::wire_with_rank_broadcast;
 use super::super::graph::integer;
 use super::indices::checked_index;
 use crate::frontends::onnx::node_operator::{
-    Built, NodeOperator, Tensors, Wired, integers_of, operator, stored,
+    Built, NodeOperator, Tensors, Wired, integers_of, operator, positive, stored,
 };
 use crate::graph::rows::{product_of_rows, rules_of_rows};
 use pkgtool_kernels::Cpu;
@@ -91,18 +91,13 @@ struct PackedWeights {
 impl PackedProduct {
     fn of(node: &NodeProto) -> TractResult<Self> {
         let stored = StoredBits::of(node).context("weights of so many bits are not supported")?;
-        let size = |name: &str| {
-            let size = usize::try_from(integer(node, name, 0)).ok();
-            size.filter(|size| *size > 0)
-                .with_context(|| format!("`{name}` is missing"))
-        };
         let given: Vec<Option<usize>> = optional_inputs(node).take(6).collect();
         Ok(Self {
             stored,
             sizes: MatrixSizes {
-                inputs: size("K")?,
-                outputs: size("N")?,
-                group: size("block_size")?,
+                inputs: positive(node, "K")?,
+                outputs: positive(node, "N")?,
+                group: positive(node, "block_size")?,
             },
             zeros: given[3],
             groups: given[4],

@@ -2,13 +2,13 @@
 
 use std::cmp::Ordering;
 
-use tract_onnx::model::{ParsingContext, optional_outputs};
+use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
 use super::super::graph::{attribute, integer};
 use crate::frontends::onnx::node_operator::{
-    Built, NodeOperator, Tensors, Wired, axis_of, operator,
+    Built, NodeOperator, Tensors, Wired, axis_of, chosen, operator, wanted_outputs,
 };
 use crate::graph::kernel::Kernel;
 
@@ -16,14 +16,10 @@ const NAME: &str = "Unique";
 
 /// Builds a `Unique`.
 pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
-    let mut wanted = [false; 4];
-    for (to, from) in wanted.iter_mut().zip(optional_outputs(node)) {
-        *to = from.is_some();
-    }
     let unique = Unique {
         axis: attribute(node, "axis").map(|axis| axis.i),
         is_sorted: integer(node, "sorted", 1) != 0,
-        wanted,
+        wanted: wanted_outputs(node),
     };
     operator(NAME, 1, unique)
 }
@@ -79,10 +75,7 @@ impl NodeOperator for Unique {
             i64::fact([count]),
         ];
         let unique = *self;
-        let facts = facts.into_iter().zip(self.wanted);
-        let facts = facts
-            .filter_map(|(fact, wanted)| wanted.then_some(fact))
-            .collect();
+        let facts = chosen(self.wanted, facts);
         let kernel = Kernel::new(NAME, facts, move |inputs: &[TValue]| unique.run(&inputs[0]));
         model.wire_node(prefix, kernel.binding(), inputs)
     }
@@ -171,10 +164,7 @@ impl Unique {
             integers(&kinds)?,
             tensor1(&counts),
         ];
-        let outputs = outputs.into_iter().zip(self.wanted);
-        Ok(outputs
-            .filter_map(|(output, wanted)| wanted.then_some(output))
-            .collect())
+        Ok(chosen(self.wanted, outputs))
     }
 
     /// Returns some slices of a tensor.
