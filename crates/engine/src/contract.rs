@@ -16,6 +16,7 @@ use super::error::EngineError;
 use super::library::{Installations, NativeBackend};
 use super::offer::Offer;
 use super::ort_option::OrtOption;
+use super::profile::Profile;
 use super::provider::{Placement, Provider};
 use super::reading::{PortableReading, Rounding};
 use crate::tensor::{Signature, Tensor};
@@ -177,6 +178,15 @@ pub trait Session: Send {
     /// Returns the providers that ran the model's nodes, as the engine reports them. Complete only
     /// after the first run.
     fn placement(&mut self) -> Placement;
+
+    /// Starts to record each node of later runs. Called only if the session was loaded with
+    /// [`LoadOptions::profile`].
+    fn begin_profile(&mut self) {}
+
+    /// Stops recording and returns the recorded runs. `None` if the engine cannot record this model.
+    fn end_profile(&mut self) -> Option<Profile> {
+        None
+    }
 }
 
 /// The result of a run.
@@ -212,6 +222,9 @@ pub struct LoadOptions {
     /// Observe which provider runs each node, for [`Session::placement`]. Slows down only the first
     /// run.
     pub observe: bool,
+    /// Prepare for [`Session::begin_profile`]. May slow down all runs.
+    #[serde(default)]
+    pub profile: bool,
     /// The engine's native library, if the user named one.
     pub library: Option<PathBuf>,
     /// The inputs and outputs of the method that stay in the session.

@@ -10,6 +10,7 @@ use super::carrying::{Carrying, RunStart};
 use super::contract::{LoadRequest, RunAnswer, Session};
 use super::error::EngineError;
 use super::lanes::{LaneStates, NextRun, PackedStates};
+use super::profile::Profile;
 use super::provider::Placement;
 use crate::tensor::{Tensor, TensorSpec};
 
@@ -164,5 +165,13 @@ impl Session for Feedback {
 
     fn placement(&mut self) -> Placement {
         self.session.placement()
+    }
+
+    fn begin_profile(&mut self) {
+        self.session.begin_profile();
+    }
+
+    fn end_profile(&mut self) -> Option<Profile> {
+        self.session.end_profile()
     }
 }

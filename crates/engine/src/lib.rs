@@ -32,6 +32,7 @@ mod ort_option;
 #[cfg(any(feature = "executorch", feature = "ort"))]
 mod placed_work;
 mod processor;
+mod profile;
 mod provider;
 mod reading;
 mod refusal;
@@ -62,6 +63,7 @@ pub use error::EngineError;
 pub use offer::Offer;
 pub use ort_option::OrtOption;
 pub use processor::{cpu_features, instruction_sets};
+pub use profile::{NodeSpan, Profile, ProfiledNode, ProfiledRun};
 pub use provider::{Placement, Provider, Share};
 pub use reading::{PortableReading, Rounding};
 

@@ -60,6 +60,15 @@ impl Provider {
             Self::WebGpu => "webgpu",
         }
     }
+
+    /// Returns `true` if an engine calls the provider by this name. Engines name providers in their
+    /// own way (`QNNExecutionProvider`, `XnnpackBackend`).
+    pub fn is_named(self, name: &str) -> bool {
+        let name = name.to_lowercase();
+        let short = name.strip_suffix("executionprovider");
+        let short = short.or_else(|| name.strip_suffix("backend"));
+        short.unwrap_or(&name) == self.name()
+    }
 }
 
 impl fmt::Display for Provider {
@@ -69,16 +78,10 @@ impl fmt::Display for Provider {
 }
 
 impl Placement {
-    /// Returns `true` if the provider ran at least one node. Engines name providers in their own
-    /// way (`QNNExecutionProvider`, `XnnpackBackend`).
+    /// Returns `true` if the provider ran at least one node.
     pub fn has(&self, provider: Provider) -> bool {
-        let is = |name: &str| {
-            let name = name.to_lowercase();
-            let short = name.strip_suffix("executionprovider");
-            let short = short.or_else(|| name.strip_suffix("backend"));
-            short.unwrap_or(&name) == provider.name()
-        };
-        self.shares.iter().any(|share| is(&share.provider))
+        let mut shares = self.shares.iter();
+        shares.any(|share| provider.is_named(&share.provider))
     }
 
     /// Returns `true` if a part of a program ran that was exported for the backend.

@@ -3,19 +3,23 @@
 mod answering;
 mod backends;
 mod bench;
+mod built_in;
 mod chat;
 mod compare;
 mod deadline;
 mod embedding;
 mod eval;
+mod findings;
 mod input_args;
 mod limits;
 mod parsing;
+mod profile;
 mod run;
 mod sides;
 mod sizes;
 mod talking;
 mod target_args;
+mod times;
 
 use std::path::Path;
 

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::support::run::pkgtool;
+use crate::support::run::{Ran, pkgtool};
 use crate::support::tree::Tree;
 
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/packages-examples");
@@ -58,6 +58,177 @@ fn several_series_are_measured_side_by_side() {
             "the page is not self-contained: {outside}"
         );
     }
+}
+
+/// A package with a convolution and more operators.
+const PICTURES: &str = "watercolor/mlx";
+
+#[test]
+fn a_profile_accounts_for_the_time_of_a_run() {
+    let tree = Tree::new();
+    let [trace, page] = ["trace.json", "bench.html"].map(|name| tree.path(name));
+    let [trace, page] = [&trace, &page].map(|path| path.to_str().expect("UTF-8"));
+    let json = pkgtool([
+        "bench",
+        PICTURES,
+        "--engine",
+        "tract",
+        "--runs",
+        "5",
+        "--rounds",
+        "1",
+        "--threads",
+        "1",
+        "--profile",
+        "--trace",
+        trace,
+        "--html",
+        page,
+        "--json",
+    ])
+    .within(EXAMPLES)
+    .run()
+    .expect_code(0)
+    .json();
+    let profile = &json["series"][0]["profile"];
+    let figure = |name: &str| {
+        profile[name]
+            .as_f64()
+            .unwrap_or_else(|| panic!("no {name}"))
+    };
+    let (run, nodes) = (figure("run_ms"), figure("nodes_ms"));
+    assert!((nodes + figure("between_nodes_ms") - run).abs() < 1e-6);
+    assert!(0.0 < nodes && nodes <= run);
+    let operators = profile["operators"].as_array().expect("a list");
+    let times = operators
+        .iter()
+        .map(|row| row["time_ms"].as_f64().expect("a time"));
+    let times: Vec<f64> = times.collect();
+    assert!((times.iter().sum::<f64>() - nodes).abs() < 1e-6);
+    assert!(times.is_sorted_by(|a, b| a >= b));
+    let named = |row: &serde_json::Value| row["operator"] == "Conv" && row["provider"] == "tract";
+    assert!(operators.iter().any(named), "{operators:#?}");
+    let trace: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(trace).expect("written")).expect("JSON");
+    let events = trace["traceEvents"].as_array().expect("a list");
+    let spans = events.iter().filter(|event| event["ph"] == "X");
+    let end = |event: &serde_json::Value| {
+        event["ts"].as_f64().expect("a start") + event["dur"].as_f64().expect("a duration")
+    };
+    let ends: Vec<f64> = spans.map(end).collect();
+    assert!(ends[1..].iter().all(|it| *it <= ends[0]), "{ends:?}");
+    let page = fs::read_to_string(page).expect("written");
+    assert!(page.contains("<div class=\"bar\"") && !page.contains("{{"));
+}
+
+#[test]
+fn a_run_is_profiled_on_its_inputs_only() {
+    let text = pkgtool([
+        "run",
+        PICTURES,
+        "--engine",
+        "tract",
+        "--input",
+        "zeros",
+        "--profile",
+    ])
+    .within(EXAMPLES)
+    .run()
+    .expect_code(0)
+    .stdout;
+    assert!(
+        text.contains("each,") && text.contains("between nodes"),
+        "{text}"
+    );
+    let wrong = pkgtool(["run", PICTURES, "--profile", "--steps", "2"])
+        .within(EXAMPLES)
+        .run();
+    wrong
+        .expect_code(2)
+        .expect_error("--profile records single runs on tensors");
+}
+
+/// Measures the same model twice, and holds the second against a limit.
+fn gated(arguments: &[&str]) -> Ran {
+    let same = [
+        "bench", PICTURES, PICTURES, "--engine", "tract", "--runs", "40",
+    ];
+    pkgtool(same.iter().chain(arguments)).within(EXAMPLES).run()
+}
+
+#[test]
+fn a_limit_decides_by_the_whole_interval() {
+    let tree = Tree::new();
+    let report = tree.path("bench.xml");
+    let target = format!("junit={}", report.display());
+    let text = gated(&["--max-ratio", "100"]).expect_code(0).stdout;
+    assert!(text.contains("within the limit"), "{text}");
+    let slower = gated(&["--max-ratio", "0.01", "--report", &target]);
+    let text = slower.expect_code(1).stdout;
+    assert!(text.contains("slower than the limit"), "{text}");
+    let xml = fs::read_to_string(report).expect("written");
+    assert!(
+        xml.contains("slower-than-allowed") && xml.contains("the limit is 0.01"),
+        "{xml}"
+    );
+    let alone = pkgtool(["bench", PICTURES, "--max-ratio", "1.1"])
+        .within(EXAMPLES)
+        .run();
+    alone
+        .expect_code(2)
+        .expect_error("give a second one, or --baseline FILE");
+}
+
+#[test]
+fn saved_times_are_those_of_one_machine() {
+    let tree = Tree::new();
+    let file = tree.path("times.json");
+    let saved = file.to_str().expect("UTF-8");
+    let bench = |arguments: &[&str]| {
+        let model = ["bench", PICTURES, "--engine", "tract", "--runs", "40"];
+        pkgtool(model.iter().chain(arguments))
+            .within(EXAMPLES)
+            .run()
+    };
+    bench(&["--write-baseline", saved]).expect_code(0);
+    let text = bench(&["--baseline", saved, "--max-ratio", "50"])
+        .expect_code(0)
+        .stdout;
+    assert!(
+        text.contains("of the time of the baseline, within the limit"),
+        "{text}"
+    );
+    bench(&["--baseline", saved, "--max-ratio", "0.01"]).expect_code(1);
+    let text = fs::read_to_string(&file).expect("written");
+    for (from, to, expected) in [
+        (
+            "\"machine\": \"",
+            "\"machine\": \"Other ",
+            "measured on another machine (Other",
+        ),
+        (
+            "\"threads\": null",
+            "\"threads\": 7",
+            "measured with --threads 7, and this is with all",
+        ),
+        (
+            "\"version\": 1",
+            "\"version\": 9",
+            "expected version 1 of a baseline, found 9",
+        ),
+        (
+            "\"label\": \"",
+            "\"label\": \"no ",
+            "the baseline has no times of `",
+        ),
+        ("{", "", "this is not a baseline of `--write-baseline`"),
+    ] {
+        fs::write(&file, text.replacen(from, to, 1)).expect("writable");
+        bench(&["--baseline", saved])
+            .expect_code(2)
+            .expect_error(expected);
+    }
+    bench(&["--baseline", "absent.json"]).expect_code(2);
 }
 
 /// Runs the tool in an environment where only the binary can be found.

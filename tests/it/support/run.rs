@@ -111,6 +111,14 @@ impl Ran {
         self
     }
 
+    /// Checks that standard error contains this text.
+    #[cfg(feature = "run")]
+    #[track_caller]
+    pub(crate) fn expect_error(self, text: &str) -> Self {
+        assert!(self.stderr.contains(text), "{}", self.stderr);
+        self
+    }
+
     /// Parses standard output as JSON.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {

@@ -6,7 +6,7 @@
 //! reloads the method.
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::failure::{OPERATOR_MISSING, RuntimeFailure};
 use super::ffi::{Library, LoadedMethod, MethodSource};
@@ -14,7 +14,7 @@ use super::placement::CallTarget;
 use super::value::{self, ValueSlot, ValueType};
 use super::{NAME, delegate, missing_kernels, opened, placement};
 use crate::tensor::{DType, Tensor, TensorSpec};
-use crate::{EngineError, LoadRequest, Placement, RunAnswer};
+use crate::{EngineError, LoadRequest, Placement, Profile, RunAnswer};
 use pkgtool_base::source::FileSource;
 use pkgtool_model::executorch::body::{MethodBody, ProgramBody, data_files};
 use pkgtool_model::{self as model, ModelInfo};
@@ -32,6 +32,10 @@ pub(super) struct ExecuTorchSession {
     placement: Placement,
     /// The method's instructions, until an observed run has measured their times.
     observed: Option<Vec<CallTarget>>,
+    /// The method's instructions, if runs may be recorded.
+    profiled: Option<Vec<CallTarget>>,
+    /// The recorded runs, while runs are recorded.
+    recorded: Option<Profile>,
     /// Is `true` if the method keeps state from run to run.
     has_state: bool,
     /// Is `true` if the method has run since it was loaded.
@@ -90,6 +94,8 @@ impl ExecuTorchSession {
                 || placement::of_method(known),
                 |calls| placement::of_call_targets(calls, &[]),
             ),
+            profiled: calls.clone().filter(|_| options.profile),
+            recorded: None,
             observed: calls.filter(|_| options.observe),
             has_state: body.is_some_and(MethodBody::has_state),
             has_run: false,
@@ -109,25 +115,40 @@ impl ExecuTorchSession {
         Ok(())
     }
 
-    /// Runs the method, whose inputs are set. The first observed run executes instruction by
-    /// instruction, which is slower.
-    fn execute(&mut self) -> Result<(), EngineError> {
+    /// Runs the method, whose inputs are set. Observed and recorded runs execute instruction by
+    /// instruction, which is slower; they return the instructions' times.
+    fn execute(&mut self) -> Result<Option<Vec<Duration>>, EngineError> {
         // A failed run may have changed the state, too.
         self.has_run = true;
-        let Some(calls) = self.observed.take() else {
-            return self.method.run().map_err(|failure| failure.to_run_error());
-        };
+        if self.observed.is_none() && self.recorded.is_none() {
+            let outcome = self.method.run();
+            outcome.map_err(|failure| failure.to_run_error())?;
+            return Ok(None);
+        }
         match self.method.run_in_steps() {
             Ok(times) => {
-                self.placement = placement::of_call_targets(&calls, &times);
-                Ok(())
+                if let Some(calls) = self.observed.take() {
+                    self.placement = placement::of_call_targets(&calls, &times);
+                }
+                Ok(Some(times))
             }
             Err(failure) => {
-                // The method stopped halfway and is unusable. It had not run before.
-                self.observed = Some(calls);
+                // The method stopped halfway and is unusable.
                 self.reload()?;
                 Err(failure.to_run_error())
             }
+        }
+    }
+
+    /// Adds a run to the recording, if runs are recorded.
+    fn record(&mut self, steps: Option<&[Duration]>, time: Duration) {
+        if let (Some(steps), Some(profile), Some(calls)) =
+            (steps, &mut self.recorded, &self.profiled)
+            && !profile.is_full()
+        {
+            profile
+                .runs
+                .extend(placement::recorded_run(calls, steps, time));
         }
     }
 
@@ -184,12 +205,13 @@ impl crate::Session for ExecuTorchSession {
         for (position, tensor) in inputs.iter().enumerate() {
             self.set(position, tensor)?;
         }
-        self.execute()?;
+        let steps = self.execute()?;
         let outputs = self.outputs.iter();
         let outputs = outputs
             .map(|(index, spec)| self.get(*index, spec))
             .collect::<Result<_, _>>()?;
         let time = start.elapsed();
+        self.record(steps.as_deref(), time);
         Ok(RunAnswer { outputs, time })
     }
 
@@ -202,6 +224,17 @@ impl crate::Session for ExecuTorchSession {
 
     fn placement(&mut self) -> Placement {
         self.placement.clone()
+    }
+
+    fn begin_profile(&mut self) {
+        self.recorded = self.profiled.as_ref().map(|calls| Profile {
+            nodes: placement::nodes(calls),
+            runs: Vec::new(),
+        });
+    }
+
+    fn end_profile(&mut self) -> Option<Profile> {
+        self.recorded.take()
     }
 }
 

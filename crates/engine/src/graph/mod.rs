@@ -37,6 +37,7 @@ pub(crate) mod plans;
 pub(crate) mod pointwise;
 pub(crate) mod pool;
 pub(crate) mod product;
+mod recording;
 pub(crate) mod recurrence;
 pub(crate) mod recurrent;
 pub(crate) mod resize;

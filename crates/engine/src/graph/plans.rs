@@ -118,6 +118,15 @@ impl<K, P: CachedPlan> Plans<K, P> {
         }
     }
 
+    /// Returns all plans.
+    pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut P> {
+        let general = match &mut self.general {
+            GeneralPlan::Works(plan) => Some(&mut **plan),
+            _ => None,
+        };
+        self.known.iter_mut().map(|(_, plan)| plan).chain(general)
+    }
+
     /// Puts a plan for all shapes into use and drops the others.
     pub(crate) fn generalise(&mut self, plan: P) {
         self.known.clear();

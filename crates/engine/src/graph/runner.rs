@@ -18,8 +18,10 @@ use super::guard::{LibraryFailure, guarded};
 use super::holdings::MemoryUse;
 use super::overwrite::{self, Overwrite, is_overwritten};
 use super::plans::CachedPlan;
+use super::recording::Recording;
 use super::recurrence::{StateReset, reset_each_run, state_reset};
 use super::watch::{RuntimeCheck, check_for};
+use crate::Profile;
 use pkgtool_kernels::float::InPlace;
 
 type RunnerState =
@@ -67,6 +69,8 @@ pub(crate) struct Runner {
     /// The values that the last, failed run left.
     left: Vec<TValue>,
     holdings: MemoryUse,
+    /// The recording of later runs, if they are recorded.
+    recording: Option<Recording>,
 }
 
 impl CachedPlan for Runner {
@@ -115,12 +119,23 @@ impl Runner {
             watched,
             has_kept_state: keeps,
             has_run: false,
+            recording: None,
         })
     }
 
     /// Returns the number of nodes.
     pub(crate) fn nodes(&self) -> u64 {
         self.state.plan().order_without_consts().len() as u64
+    }
+
+    /// Starts to record each node of later runs.
+    pub(crate) fn begin_recording(&mut self) {
+        self.recording = Some(Recording::default());
+    }
+
+    /// Stops recording and returns the recorded runs.
+    pub(crate) fn end_recording(&mut self) -> Option<Profile> {
+        self.recording.take().map(Recording::finish)
     }
 
     /// Runs the graph once; it must return this many outputs. A failure names the node that failed.
@@ -137,19 +152,33 @@ impl Runner {
             held.extend(values.iter().cloned());
         }
         let (state, watched) = (&mut self.state, &self.watched);
+        let recording = &mut self.recording;
+        if let Some(recording) = recording {
+            recording.begin_run();
+        }
         let result = guarded(|| {
             state.run_plan_with_eval(values, |context, op_state, node, inputs| {
                 held.clear();
                 current.set(Some(node.id));
-                let Some(watch) = watched.get(node.id).copied().flatten() else {
-                    return eval(context, op_state, node, inputs);
+                let started = recording.as_ref().and_then(|it| it.node_start(&inputs));
+                let watch = watched.get(node.id).copied().flatten();
+                let outputs: TVec<TValue> = if let Some(watch) = watch {
+                    watch.before(&inputs)?;
+                    let outputs = eval(context, op_state, node, inputs.clone())?;
+                    watch.after(&inputs, &outputs)?;
+                    outputs
+                } else {
+                    eval(context, op_state, node, inputs)?
                 };
-                watch.before(&inputs)?;
-                let outputs = eval(context, op_state, node, inputs.clone())?;
-                watch.after(&inputs, &outputs)?;
-                Ok(outputs)
+                if let (Some(started), Some(recording)) = (started, recording.as_mut()) {
+                    recording.node_end(node, &started, &outputs);
+                }
+                TractResult::Ok(outputs)
             })
         });
+        if let Some(recording) = &mut self.recording {
+            recording.end_run(result.is_ok());
+        }
         match result {
             Ok(values) if values.len() == outputs => Ok(values),
             Ok(values) => {

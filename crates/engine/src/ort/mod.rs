@@ -6,12 +6,14 @@
 mod byte_mode;
 mod carried;
 mod environment;
+mod events;
 mod failure;
 mod installation;
 mod known_wrong;
 mod output;
 mod placement;
 mod provider;
+mod recorded;
 mod search;
 mod session;
 mod shared;
@@ -57,7 +59,7 @@ impl Engine for OnnxRuntime {
 
     /// Observing writes a profile of the session.
     fn writes_files(&self, options: &LoadOptions) -> bool {
-        options.observe
+        options.observe || options.profile
     }
 
     fn load(&self, request: &LoadRequest) -> Result<Box<dyn Session>, EngineError> {

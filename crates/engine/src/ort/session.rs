@@ -5,20 +5,21 @@
 
 use std::borrow::Cow;
 use std::slice;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ort::session::Session;
 use ort::session::builder::SessionBuilder;
 
 use super::byte_mode::{self, ByteSumMode};
 use super::carried::CarriedValues;
+use super::events::EventFile;
 use super::known_wrong::{InputReduction, Workarounds};
-use super::placement::Profile;
-use super::{NAME, environment, failure, output, provider, value};
+use super::{NAME, environment, failure, output, placement, provider, recorded, value};
 use crate::feedback;
 use crate::tensor::{Signature, Tensor, TensorSpec};
 use crate::{
-    ByteSums, EngineError, LoadOptions, LoadRequest, OrtOption, Placement, RunAnswer, RunStart,
+    ByteSums, EngineError, LoadOptions, LoadRequest, OrtOption, Placement, Profile, RunAnswer,
+    RunStart,
 };
 
 /// A session, and the placement observed in its first run.
@@ -32,8 +33,12 @@ pub(super) struct OrtSession {
     direct: Vec<InputReduction>,
     /// State that the session carries from run to run.
     carried: Option<CarriedValues>,
-    profile: Option<Profile>,
+    events: Option<EventFile>,
+    /// Times of the recorded runs, while runs are recorded.
+    recorded: Option<Vec<Duration>>,
     placement: Placement,
+    /// Whether the first run is observed.
+    observes: bool,
     byte_sums: Option<ByteSums>,
 }
 
@@ -45,8 +50,8 @@ impl OrtSession {
         check_options(&options.ort_options)?;
         let modes = byte_mode::candidate_modes(&verdict.bytes, options)?;
         let ready = environment::ready(options)?;
-        let profile = if options.observe {
-            Profile::new().ok()
+        let events = if options.observe || options.profile {
+            EventFile::new().ok()
         } else {
             None
         };
@@ -55,7 +60,7 @@ impl OrtSession {
                 .map_err(|error| failure::of_loading(&error))?;
             let plugin = ready.plugin.as_ref();
             let builder = provider::set_up(builder, &ready.environment, plugin, options)?;
-            let builder = configured(builder, options, profile.as_ref(), (&verdict.without, mode))
+            let builder = configured(builder, options, events.as_ref(), (&verdict.without, mode))
                 .map_err(|error| failure::of_loading(&error))?;
             with_options(builder, &options.ort_options)?
                 .commit_from_file(&request.model)
@@ -69,7 +74,9 @@ impl OrtSession {
             direct: verdict.empty_checks,
             carried: CarriedValues::of(request)?,
             session,
-            profile,
+            events,
+            recorded: None,
+            observes: options.observe && !options.profile,
             placement: Placement::default(),
             byte_sums,
         })
@@ -117,7 +124,7 @@ fn with_option_hint(mut error: EngineError, options: &[OrtOption]) -> EngineErro
 fn configured(
     mut builder: SessionBuilder,
     options: &LoadOptions,
-    profile: Option<&Profile>,
+    events: Option<&EventFile>,
     (without, mode): (&[String], &ByteSumMode),
 ) -> ort::Result<SessionBuilder> {
     // This pass merges two consecutive quantisations of different steps into one whose results fit
@@ -134,8 +141,8 @@ fn configured(
     if let Some(threads) = options.threads {
         builder = builder.with_intra_threads(threads)?;
     }
-    if let Some(profile) = profile {
-        builder = builder.with_profiling(profile.prefix())?;
+    if let Some(events) = events {
+        builder = builder.with_profiling(events.prefix())?;
     }
     Ok(builder)
 }
@@ -178,7 +185,7 @@ impl crate::Session for OrtSession {
             let sides = (self.inputs.as_slice(), self.outputs.as_slice());
             let outputs = carried.run(&mut self.session, sides, inputs)?;
             let time = start.elapsed();
-            self.observe();
+            self.observe(time);
             return Ok(RunAnswer { outputs, time });
         }
         let failed = |error: ort::Error| failure::of_running(&error);
@@ -196,7 +203,7 @@ impl crate::Session for OrtSession {
             outputs.push(output::of(spec, value)?);
         }
         let time = start.elapsed();
-        self.observe();
+        self.observe(time);
         if outputs.len() == self.outputs.len() {
             Ok(RunAnswer { outputs, time })
         } else {
@@ -226,13 +233,28 @@ impl crate::Session for OrtSession {
             ..self.placement.clone()
         }
     }
+
+    fn begin_profile(&mut self) {
+        self.recorded = Some(Vec::new());
+    }
+
+    fn end_profile(&mut self) -> Option<Profile> {
+        let times = self.recorded.take()?;
+        let events = self.events.take()?.finish(&mut self.session);
+        Some(recorded::profile(events, &times))
+    }
 }
 
 impl OrtSession {
-    /// Reads the placement that the first run recorded.
-    fn observe(&mut self) {
-        if let Some(profile) = self.profile.take() {
-            self.placement = profile.finish(&mut self.session);
+    /// Reads the placement that the first run recorded, and keeps the time of a recorded run.
+    fn observe(&mut self, time: Duration) {
+        if let Some(times) = &mut self.recorded {
+            times.push(time);
+        }
+        if self.observes
+            && let Some(events) = self.events.take()
+        {
+            self.placement = placement::placement(events.finish(&mut self.session));
         }
     }
 }

@@ -4,6 +4,7 @@
 //! Invariant: reports name the engine and provider that actually ran. If a model crashes its
 //! process, the caller gets an error.
 
+pub mod busy;
 pub mod every;
 pub mod machine;
 pub mod measure;

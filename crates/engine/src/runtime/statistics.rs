@@ -75,25 +75,54 @@ impl Times {
 impl Ratio {
     /// Computes the ratio of `series` to `baseline`, which were measured in the same rounds.
     pub fn of(series: &Series, baseline: &Series) -> Option<Self> {
-        let rounds = series.rounds.iter().zip(&baseline.rounds);
-        let mut ratios: Vec<f64> = rounds
-            .filter_map(|(one, other)| {
-                let ratio = median(one)? / median(other)?;
-                ratio.is_finite().then_some(ratio)
-            })
-            .collect();
+        let mut ratios = round_ratios(series, baseline);
         ratios.sort_by(f64::total_cmp);
-        if ratios.is_empty() {
-            return None;
-        }
-        let mut medians = bootstrap(&ratios);
-        medians.sort_by(f64::total_cmp);
-        Some(Self {
-            ratio: quantile(&ratios, 0.5),
-            low: quantile(&medians, 0.025),
-            high: quantile(&medians, 0.975),
+        let medians = bootstrap(&ratios, 0);
+        Self::with_interval(middle(&ratios)?, medians)
+    }
+
+    /// Computes the ratio of two sets of [`round_ratios`] that were measured at different times.
+    pub fn between(now: &[f64], before: &[f64]) -> Option<Self> {
+        let ratio = middle(now)? / middle(before)?;
+        let resamples = bootstrap(now, 0).into_iter().zip(bootstrap(before, 1));
+        Self::with_interval(ratio, resamples.map(|(now, before)| now / before).collect())
+    }
+
+    fn with_interval(ratio: f64, mut resampled: Vec<f64>) -> Option<Self> {
+        resampled.sort_by(f64::total_cmp);
+        ratio.is_finite().then(|| Self {
+            ratio,
+            low: quantile(&resampled, 0.025),
+            high: quantile(&resampled, 0.975),
         })
     }
+}
+
+/// Returns the ratio of the two medians of each round.
+pub fn round_ratios(series: &Series, baseline: &Series) -> Vec<f64> {
+    let rounds = series.rounds.iter().zip(&baseline.rounds);
+    let ratios = rounds.filter_map(|(one, other)| {
+        let ratio = median(one)? / median(other)?;
+        ratio.is_finite().then_some(ratio)
+    });
+    ratios.collect()
+}
+
+/// Returns how much the medians of the rounds vary: the range of the middle 80 % of them, as a
+/// share of their median. `None` without runs.
+pub fn round_spread(series: &Series) -> Option<f64> {
+    let mut medians: Vec<f64> = series.rounds.iter().filter_map(|it| median(it)).collect();
+    medians.sort_by(f64::total_cmp);
+    let middle = middle(&medians)?;
+    let range = quantile(&medians, 0.9) - quantile(&medians, 0.1);
+    (middle > 0.0).then(|| range / middle)
+}
+
+/// Returns the median of these values.
+fn middle(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    (!sorted.is_empty()).then(|| quantile(&sorted, 0.5))
 }
 
 /// Returns a quantile of sorted values, interpolated linearly between two neighbours, as NumPy does
@@ -115,15 +144,14 @@ pub fn quantile(sorted: &[f64], part: f64) -> f64 {
 }
 
 fn median(times: &[Duration]) -> Option<f64> {
-    let mut sorted: Vec<f64> = times.iter().map(Duration::as_secs_f64).collect();
-    sorted.sort_by(f64::total_cmp);
-    (!sorted.is_empty()).then(|| quantile(&sorted, 0.5))
+    let seconds: Vec<f64> = times.iter().map(Duration::as_secs_f64).collect();
+    middle(&seconds)
 }
 
 /// Returns the medians of resamples with replacement. The seed is fixed, so the same times give the
 /// same interval.
-fn bootstrap(values: &[f64]) -> Vec<f64> {
-    let mut chance = ChaCha8Rng::seed_from_u64(0);
+fn bootstrap(values: &[f64], seed: u64) -> Vec<f64> {
+    let mut chance = ChaCha8Rng::seed_from_u64(seed);
     let size = values.len() as u64;
     let resample = |_| {
         let mut sample: Vec<f64> = values
@@ -193,6 +221,28 @@ mod tests {
         near(ratio.ratio, 2.0);
         near(ratio.low, 2.0);
         near(ratio.high, 2.0);
+    }
+
+    #[test]
+    fn a_ratio_between_times_has_an_interval() {
+        let now: Vec<f64> = (0..40)
+            .map(|round| 2.2 + f64::from(round % 5) / 100.0)
+            .collect();
+        let before: Vec<f64> = (0..40)
+            .map(|round| 2.0 + f64::from(round % 7) / 100.0)
+            .collect();
+        let ratio = Ratio::between(&now, &before).expect("there are rounds");
+        near(ratio.ratio, 2.22 / 2.03);
+        assert!(1.05 < ratio.low && ratio.low <= ratio.ratio && ratio.ratio <= ratio.high);
+        assert_eq!(Ratio::between(&now, &[]), None);
+    }
+
+    #[test]
+    fn a_spread_is_a_share_of_the_median() {
+        let rounds = (0..11).map(|round| milliseconds(&[95 + round])).collect();
+        let spread = round_spread(&Series { rounds }).expect("there are rounds");
+        near(spread, 0.08);
+        assert_eq!(round_spread(&Series::default()), None);
     }
 
     #[test]

@@ -15,10 +15,13 @@ use super::worker::{Launcher, Worker};
 use crate::tensor::{Signature, Tensor};
 use crate::{
     Carrying, ENGINES, Engine, EngineError, LoadOptions, LoadRequest, OrtOption, Placement,
-    PortableReading, Provider, Rounding, RunAnswer, Session,
+    PortableReading, Profile, Provider, Rounding, RunAnswer, Session,
 };
 use pkgtool_base::package::Backend;
 use pkgtool_model::ModelInfo;
+
+/// Number of runs before a profile, in which engines plan and measure.
+const PROFILE_WARM_UP_RUNS: u64 = 3;
 
 /// An engine and provider that may run a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +70,8 @@ pub struct StartRequest {
 pub struct Started {
     /// Its session.
     pub worker: Worker,
+    /// How the model was loaded.
+    pub request: LoadRequest,
     /// The requested backend.
     pub backend: Option<Backend>,
     /// The engine and provider that run it.
@@ -237,6 +242,7 @@ fn attempt(
             provider: candidate.provider,
             strict: wish.strict && candidate.provider != Provider::Cpu,
             observe: wish.observe || candidate.provider != Provider::Cpu,
+            profile: false,
             library: wish.library.clone(),
             carrying: wish.carrying.clone(),
             rounding: wish.rounding,
@@ -251,6 +257,7 @@ fn attempt(
     let load_time = worker.load_time();
     Ok(Started {
         worker,
+        request,
         backend: wish.backend,
         candidate,
         failed_candidates: Vec::new(),
@@ -295,6 +302,24 @@ impl StartError {
 }
 
 impl Started {
+    /// Runs the model `runs` times, or until `time` has passed, in another process that records the
+    /// time of each node, after warm-up runs. `None` if the engine cannot record this model.
+    pub fn profile(
+        &self,
+        inputs: &[Tensor],
+        launcher: &Launcher,
+        (runs, time): (u64, Duration),
+    ) -> Result<Option<Profile>, EngineError> {
+        let mut request = self.request.clone();
+        request.options.profile = true;
+        request.options.observe = false;
+        let mut worker = launcher.load(self.candidate.engine, &request)?;
+        worker.set_inputs(inputs)?;
+        worker.repeat(PROFILE_WARM_UP_RUNS, time)?;
+        worker.reset_state()?;
+        worker.profile(runs, time)
+    }
+
     /// Returns why it does not run on the requested backend; `None` if it does.
     pub fn off_target(&self) -> Option<String> {
         if !self.candidate.fallback {

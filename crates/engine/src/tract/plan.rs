@@ -85,6 +85,11 @@ impl Plan {
         Ok(Self { runner, constant })
     }
 
+    /// Returns the runner of the plan's graph.
+    pub(super) fn runner_mut(&mut self) -> &mut Runner {
+        &mut self.runner
+    }
+
     /// Returns the number of nodes.
     pub(super) fn nodes(&self) -> u64 {
         self.runner.nodes()

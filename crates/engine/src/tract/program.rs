@@ -16,7 +16,7 @@ use tract_linalg::multithread::Executor;
 use tract_onnx::prelude::{DatumType, IntoTValue, TValue, TVec};
 
 use super::agreement::agree;
-use super::session::{answer, executor, placement};
+use super::session::{answer, executor, longest, placement};
 use crate::frontends::portable::{
     InputShapes, Lowered, delegates, lower, missing, standalone, unsupported_reason,
 };
@@ -31,7 +31,7 @@ use crate::graph::runner::Runner;
 use crate::graph::weights::ProgramWeights;
 use crate::graph::{failed, unsupported};
 use crate::tensor::{DType, Signature, Tensor, TensorSpec};
-use crate::{EngineError, LoadRequest, Placement, Rounding, RunAnswer, Session};
+use crate::{EngineError, LoadRequest, Placement, Profile, Rounding, RunAnswer, Session};
 use pkgtool_base::source::FileSource;
 use pkgtool_model::executorch::body::{BodyValue, MethodBody, ProgramBody, data_files};
 use pkgtool_model::{Dim, Dynamism, ModelInfo};
@@ -374,6 +374,22 @@ impl PlannedMethod {
     }
 }
 
+/// Returns the part of a program from which a node of a graph was made, and its operator. The names
+/// are those of [`crate::graph::builder::Builder`]: `aten::add.out (instruction 3) #12`, or with the
+/// operator in a delegate, `XnnpackBackend (instruction 3) XNNConv2d 7 #12`.
+fn origin(node: &str) -> Option<(String, String)> {
+    // The library may drop the number, and adds suffixes.
+    let part = node.split(" #").next()?.split(" .").next()?.trim_end();
+    if part == node && !part.contains(" (instruction ") {
+        return None;
+    }
+    let operator = match part.rsplit_once(' ') {
+        Some((before, number)) if number.parse::<u64>().is_ok() => before.rsplit(' ').next(),
+        _ => part.split(" (").next(),
+    };
+    Some((part.to_owned(), operator?.to_owned()))
+}
+
 /// The initial value of a state.
 enum InitialState {
     /// Zeros, allocated when they are needed.
@@ -479,6 +495,17 @@ impl Session for ProgramSession {
     fn placement(&mut self) -> Placement {
         placement(self.nodes)
     }
+
+    fn begin_profile(&mut self) {
+        let plans = self.plans.all_mut();
+        plans.for_each(|plan| plan.runner.begin_recording());
+    }
+
+    fn end_profile(&mut self) -> Option<Profile> {
+        let plans = self.plans.all_mut();
+        let profile = longest(plans.filter_map(|plan| plan.runner.end_recording()))?;
+        Some(profile.with_origins(origin))
+    }
 }
 
 #[cfg(test)]
@@ -494,6 +521,29 @@ mod tests {
             Dim::Fixed(size) | Dim::Maybe { bound: size, .. } => *size,
             Dim::Dynamic { bound, .. } => bound.unwrap_or(1),
         }
+    }
+
+    #[test]
+    fn nodes_name_their_part_of_the_program() {
+        for (node, operator) in [
+            ("aten::add.out (instruction 3) #12", "aten::add.out"),
+            (
+                "XnnpackBackend (instruction 3) XNNConv2d 7 #12",
+                "XNNConv2d",
+            ),
+            (
+                "XnnpackBackend (instruction 3) XNNConv2d 7 #12.pad",
+                "XNNConv2d",
+            ),
+            ("XnnpackBackend (instruction 1) XNNConv2d 2", "XNNConv2d"),
+            ("XnnpackBackend (instruction 1) XNNConv2d 2 ", "XNNConv2d"),
+            ("XnnpackBackend (instruction 1) XNNConv2d 2 .1", "XNNConv2d"),
+            ("outputs #4", "outputs"),
+        ] {
+            let found = origin(node).map(|(_, operator)| operator);
+            assert_eq!(found.as_deref(), Some(operator), "{node}");
+        }
+        assert_eq!(origin("input_0"), None);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::graph::plans::Plans;
 use crate::graph::watch::WRONG_RESULT;
 use crate::graph::{NAME, failed, run_failed};
 use crate::tensor::{Signature, Tensor, byte_size};
-use crate::{ByteSums, EngineError, LoadOptions, Placement, RunAnswer, Session, Share};
+use crate::{ByteSums, EngineError, LoadOptions, Placement, Profile, RunAnswer, Session, Share};
 use pkgtool_model::Dim;
 
 thread_local! {
@@ -351,6 +351,30 @@ impl Session for TractSession {
             ..placement(self.nodes)
         }
     }
+
+    fn begin_profile(&mut self) {
+        let plans = self.plans.all_mut();
+        plans.for_each(|plan| plan.runner_mut().begin_recording());
+    }
+
+    fn end_profile(&mut self) -> Option<Profile> {
+        let plans = self.plans.all_mut();
+        let profile = longest(plans.filter_map(|plan| plan.runner_mut().end_recording()))?;
+        Some(profile.with_origins(|node| {
+            let (name, operator) = self.source.origin(node)?;
+            let name = if is_part(node, &name) {
+                name
+            } else {
+                node.to_owned()
+            };
+            Some((name, operator))
+        }))
+    }
+}
+
+/// Returns the profile with most runs. Runs after the first ones use the same plan.
+pub(super) fn longest(profiles: impl Iterator<Item = Profile>) -> Option<Profile> {
+    profiles.max_by_key(|profile| profile.runs.len())
 }
 
 /// Returns `true` if a node of a plan is a part of a node of the model, by their names.

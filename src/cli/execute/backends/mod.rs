@@ -8,15 +8,14 @@ mod operators;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::{Value as Json, json};
-use tempfile::TempPath;
 
 use super::super::exit::{Exit, Failure};
 use super::super::report::{self, CommandReport};
+use super::built_in::BuiltInModel;
 use super::target_args::sandbox_parser;
 use operators::OperatorList;
 use pkgtool_base::package::Backend;
@@ -25,9 +24,8 @@ use pkgtool_engine::runtime::machine::Machine;
 use pkgtool_engine::runtime::process::sandbox::{Sandbox, SandboxMode};
 use pkgtool_engine::runtime::target::{self, Candidate, StartError, StartRequest, Started};
 use pkgtool_engine::runtime::worker::Launcher;
-use pkgtool_engine::tensor::{DType, Signature, Tensor};
-use pkgtool_engine::{self as engine, Carrying, EngineError, Rounding};
-use pkgtool_model as model;
+use pkgtool_engine::tensor::Tensor;
+use pkgtool_engine::{self as engine, EngineError};
 
 /// `y = max(0, x + x)` on `float32[1, 8]`, opset 13.
 const PROBE_MODEL: &[u8] = include_bytes!("probe.onnx");
@@ -83,10 +81,10 @@ pub(in super::super) fn run(args: &BackendsArgs) -> Result<Exit, Failure> {
         ort: find_installations("ort", args.ort_lib.as_deref()),
         executorch: executorch::ExecutorchInstallations::look(&launcher),
     };
-    let probe = ProbeFile::write()?;
+    let probe = BuiltInModel::write(PROBE_MODEL)?;
     let backends = Backend::ALL.map(Some).into_iter().chain([None]);
     let outcomes: Vec<BackendTest> = backends
-        .map(|backend| test_backend(backend, &probe.path, args, &launcher))
+        .map(|backend| test_backend(backend, &probe, args, &launcher))
         .collect::<Result<_, _>>()?;
     let tested = TestedBackends { found, outcomes };
     report::print(&tested, args.json)?;
@@ -101,30 +99,17 @@ fn find_installations(name: &str, library: Option<&Path>) -> Installations {
 
 fn test_backend(
     backend: Option<Backend>,
-    probe: &Path,
+    probe: &BuiltInModel,
     args: &BackendsArgs,
     launcher: &Launcher,
 ) -> Result<BackendTest, Failure> {
-    let broken = |reason: String| Failure::Other(format!("the built-in model: {reason}"));
-    let (info, _) = model::open(probe).map_err(|error| broken(error.to_string()))?;
-    let signature =
-        Signature::of(&info.methods[0], None).map_err(|error| broken(error.to_string()))?;
-    let input = Tensor::from_f64(DType::Float32, vec![1, 8], (-3..5_i8).map(f64::from));
-    let input = input.map_err(|error| broken(error.to_string()))?;
+    let values = (-3..5_i8).map(f64::from);
+    let (request, input) = probe.request(values)?;
     let wish = StartRequest {
-        model: probe.to_owned(),
-        format: info.format,
-        signature,
         backend,
-        engine: None,
-        strict: false,
         threads: Some(1),
-        observe: true,
         library: args.ort_lib.clone(),
-        carrying: Carrying::default(),
-        rounding: Rounding::default(),
-        ort_options: Vec::new(),
-        cpu_features: None,
+        ..request
     };
     Ok(match target::start(&wish, &[input], launcher) {
         Ok(started) => BackendTest {
@@ -354,72 +339,4 @@ fn document(found: &EngineInstallations, outcomes: &[BackendTest]) -> Json {
         "sandbox": sandbox(outcomes),
         "backends": backends,
     })
-}
-
-/// The built-in model as a temporary file, deleted on drop.
-struct ProbeFile {
-    path: TempPath,
-}
-
-impl ProbeFile {
-    fn write() -> Result<Self, Failure> {
-        let failed = |error: std::io::Error| {
-            let directory = std::env::temp_dir();
-            Failure::Other(format!(
-                "cannot write a model to {}: {error}",
-                directory.display()
-            ))
-        };
-        let mut file = tempfile::Builder::new()
-            .prefix("pkgtool-probe-")
-            .suffix(".onnx")
-            .tempfile()
-            .map_err(failed)?;
-        file.write_all(PROBE_MODEL).map_err(failed)?;
-        // The file is closed, so that a worker process can open it on every system.
-        Ok(Self {
-            path: file.into_temp_path(),
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-
-    /// Any user can place a link in the shared temporary folder.
-    #[cfg(unix)]
-    #[test]
-    fn the_probe_is_private_and_goes_through_no_link() {
-        use std::os::unix::fs::{PermissionsExt as _, symlink};
-
-        let directory = tempfile::tempdir().expect("a directory");
-        let victim = directory.path().join("victim");
-        fs::write(&victim, "theirs").expect("a file");
-        let name = format!("pkgtool-probe-{}.onnx", std::process::id());
-        let trap = std::env::temp_dir().join(name);
-        symlink(&victim, &trap).expect("a link");
-        let probe = ProbeFile::write();
-        fs::remove_file(&trap).expect("the link is there");
-        let probe = probe.unwrap_or_else(|_| panic!("it cannot be written"));
-        assert_eq!(fs::read(&victim).expect("a file"), b"theirs");
-        assert_eq!(fs::read(&probe.path).expect("a file"), PROBE_MODEL);
-        let mode = fs::metadata(&probe.path)
-            .expect("a file")
-            .permissions()
-            .mode();
-        assert_eq!(mode & 0o077, 0, "others may use it: {mode:o}");
-    }
-
-    #[test]
-    fn the_probe_is_another_file_each_time_and_goes_away() {
-        let write = || ProbeFile::write().unwrap_or_else(|_| panic!("it cannot be written"));
-        let (one, other) = (write(), write());
-        assert_ne!(&*one.path, &*other.path);
-        let path = one.path.to_path_buf();
-        drop(one);
-        assert!(!path.exists());
-    }
 }

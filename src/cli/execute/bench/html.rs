@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use super::super::sides::GivenInput;
-use super::report::{BenchReport, SeriesReport, memory, milliseconds, ratio};
+use super::super::times::format_milliseconds;
+use super::report::{BenchReport, SeriesReport, memory, ratio};
 use pkgtool_engine::runtime::measure::Series;
 
 const TEMPLATE: &str = include_str!("page.html");
@@ -12,6 +13,8 @@ const TEMPLATE: &str = include_str!("page.html");
 const PLOT_WIDTH: f64 = 960.0;
 const ROW_HEIGHT: f64 = 74.0;
 const MARGIN: f64 = 14.0;
+/// Maximum number of operators per series.
+const MAX_BARS: usize = 30;
 /// Maximum number of runs that are drawn per series.
 const MAX_DOTS: usize = 1500;
 
@@ -21,8 +24,12 @@ pub(super) fn page(report: &BenchReport, series: &[Series]) -> String {
     TEMPLATE
         .replace("{{machine}}", &escape(&report.machine.to_string()))
         .replace("{{conditions}}", &escape(&report.conditions()))
+        .replace("{{date}}", &escape(&report.date))
+        .replace("{{noise}}", &escape(&report.noise_figures()))
+        .replace("{{warning}}", &warning(report))
         .replace("{{rows}}", &rows)
         .replace("{{plot}}", &plot(report, series))
+        .replace("{{profiles}}", &profiles(report))
 }
 
 fn row(series: &SeriesReport) -> String {
@@ -41,16 +48,59 @@ fn row(series: &SeriesReport) -> String {
                 times.min_ms,
                 times.mean_ms,
             ];
-            cells.extend(figures.map(milliseconds));
+            cells.extend(figures.map(format_milliseconds));
             cells.push(format!("{:.1}", times.throughput_per_s));
         }
         None => cells.extend(std::iter::repeat_n(String::new(), 6)),
     }
-    cells.push(milliseconds(series.load_ms));
-    cells.push(milliseconds(series.first_run_ms));
+    cells.push(format_milliseconds(series.load_ms));
+    cells.push(format_milliseconds(series.first_run_ms));
     cells.push(memory(series.peak_memory_bytes));
     cells.push(series.ratio.as_ref().map_or_else(|| "1".to_owned(), ratio));
     format!("<tr><td>{}</td></tr>\n", cells.join("</td><td>"))
+}
+
+fn warning(report: &BenchReport) -> String {
+    report.noise().map_or_else(String::new, |noise| {
+        format!("<p class=\"warning\">{}</p>", escape(&noise))
+    })
+}
+
+/// Draws a bar for the time of each operator of each profiled series, on a common scale.
+fn profiles(report: &BenchReport) -> String {
+    let profiled = || {
+        let series = report.series.iter();
+        series.filter_map(|one| Some((one.label.as_str(), one.profile.as_ref()?)))
+    };
+    let rows = profiled().flat_map(|(_, profile)| &profile.operators);
+    let longest = rows.map(|row| row.time_ms).fold(0.0, f64::max);
+    let mut html = String::new();
+    for (label, profile) in profiled() {
+        let _ = write!(
+            html,
+            "<h2>{}</h2>\n<table class=\"profile\">\n<thead><tr><th>operator</th><th>provider</th><th>nodes</th><th>time</th><th>share</th><th></th></tr></thead>\n<tbody>\n",
+            escape(label)
+        );
+        for row in profile.operators.iter().take(MAX_BARS) {
+            let [operator, provider, nodes, time, share, _] = row.cells();
+            let width = if longest > 0.0 {
+                row.time_ms / longest * 100.0
+            } else {
+                0.0
+            };
+            let _ = writeln!(
+                html,
+                "<tr><td>{}</td><td>{}</td><td>{nodes}</td><td>{time}</td><td>{share}</td><td class=\"track\"><div class=\"bar\" style=\"width:{width:.1}%\"></div></td></tr>",
+                escape(&operator),
+                escape(&provider)
+            );
+        }
+        html.push_str("</tbody>\n</table>\n");
+        for remark in profile.remarks() {
+            let _ = writeln!(html, "<p>{}</p>", escape(&remark));
+        }
+    }
+    html
 }
 
 /// Draws a strip of dots for each series, on a common axis that begins at zero.
@@ -96,7 +146,7 @@ fn axis(
             if time == 0.0 {
                 "0".to_owned()
             } else {
-                milliseconds(time)
+                format_milliseconds(time)
             }
         )?;
         time += step;

@@ -1,25 +1,30 @@
 //! `pkgtool bench`.
 
+mod baseline;
+mod findings;
+mod gate;
 mod html;
 mod report;
 
-use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::super::exit::{Exit, Failure};
-use super::super::progress;
-use super::super::report as reports;
+use super::super::{output, progress};
 use super::input_args::InputOptions;
+use super::profile::ProfileArgs;
 use super::sides::{self, ExecutionSide, GivenInput, SideArgs};
 use super::sizes::{TrialModel, with_sizes};
 use super::target_args::{GENERATING_INPUTS, TargetArgs, seconds};
+use baseline::Baseline;
+use gate::{GateArgs, GateJudge};
 use pkgtool_base::diagnostic::book;
-use pkgtool_base::source::text::escape;
+use pkgtool_engine::runtime::busy::LoadMeter;
 use pkgtool_engine::runtime::machine::Machine;
-use pkgtool_engine::runtime::measure::{self, Amount, MeasurePlan};
+use pkgtool_engine::runtime::measure::{self, Amount, MeasurePlan, Series};
 use pkgtool_engine::runtime::target::Started;
 use pkgtool_engine::runtime::worker::Worker;
+use pkgtool_engine::tensor::Tensor;
 use pkgtool_engine::tensor::input::{self, Generator, InputArgs, InputError};
 use report::{BenchReport, SeriesReport};
 
@@ -51,9 +56,9 @@ pub(in super::super) struct BenchArgs {
     #[arg(long, value_name = "S", default_value = "5", help_heading = "Measuring", value_parser = seconds)]
     seconds: Duration,
 
-    /// Number of rounds; the models take turns in each round
-    #[arg(long, value_name = "N", default_value_t = 20, help_heading = "Measuring", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    rounds: u32,
+    /// Number of rounds; the models take turns in each round [default: 20, or 60 with --max-ratio]
+    #[arg(long, value_name = "N", help_heading = "Measuring", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rounds: Option<u32>,
 
     /// Print one JSON document
     #[arg(long)]
@@ -67,6 +72,16 @@ pub(in super::super) struct BenchArgs {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
+    /// Write the table as Markdown to FILE
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+
+    #[command(flatten)]
+    profile: ProfileArgs,
+
+    #[command(flatten)]
+    gate: GateArgs,
+
     #[command(flatten)]
     pub(super) target: TargetArgs,
 
@@ -77,11 +92,43 @@ pub(in super::super) struct BenchArgs {
 const EXAMPLES: &str = "\
 Examples:
   pkgtool bench model.onnx --engine ort,tract --threads 1
-  pkgtool bench model/ --precision fp32,int8 --seconds 10 --html bench.html";
+  pkgtool bench model/ --precision fp32,int8 --seconds 10 --html bench.html
+  pkgtool bench model.onnx --profile --trace trace.json
+  pkgtool bench before.onnx after.onnx --max-ratio 1.05 --report junit=bench.xml
+  pkgtool bench model/ --write-baseline times.json
+  pkgtool bench model/ --baseline times.json --max-ratio 1.1
+
+Exit codes:
+  0   measured, and no model is slower than --max-ratio allows
+  1   a model is slower than --max-ratio allows
+  2   invalid usage, or a model could not be measured
+  3   nothing found to measure";
+
+/// Number of times that a measurement is extended if a limit is within the interval of a ratio.
+const MAX_EXTENSIONS: u32 = 3;
+
+/// A side that is loaded and has run once.
+struct StartedSide {
+    started: Started,
+    /// Its inputs; empty unless they are needed again.
+    inputs: Vec<Tensor>,
+    given: Vec<GivenInput>,
+}
 
 /// Runs the command.
 pub(in super::super) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
     let sides = args.sides.sides(&args.paths, &args.target)?;
+    let machine = Machine::this();
+    let threads = args.target.threads;
+    let gate = &args.gate;
+    let baseline = gate.baseline.as_deref();
+    let baseline = baseline.map(|path| Baseline::read(path, &machine, threads));
+    let baseline = baseline.transpose()?;
+    if gate.max_ratio.is_some() && baseline.is_none() && sides.len() < 2 {
+        let reason =
+            "--max-ratio needs a model to compare with: give a second one, or --baseline FILE";
+        return Err(Failure::Other(reason.to_owned()));
+    }
     let mut given = args.target.limit_memory(args.inputs.to_args());
     given.default = Some(Generator::Random { seed: 0 });
     let first = &sides[0];
@@ -90,32 +137,87 @@ pub(in super::super) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
         which: first.which(),
         selection: &first.selection,
     };
-    let (mut started, shapes) = with_sizes(&model, &given, |given| start(args, &sides, given))?;
-    let series = measure(args, &sides, &mut started)?;
-    let plan = args.plan();
+    let mut started = with_sizes(&model, &given, |given| start(args, &sides, given))?;
+    let mut reference = None;
+    if baseline.is_some() || gate.write_baseline.is_some() {
+        reference = Some(baseline::start_reference(&args.target)?);
+    }
+    let meter = LoadMeter::start(
+        started
+            .iter()
+            .map(|side| side.started.worker.id())
+            .chain(reference.iter().map(|reference| reference.worker.id())),
+    );
+    let labels: Vec<String> = sides
+        .iter()
+        .zip(&started)
+        .map(|(side, one)| side.label(one.started.candidate))
+        .collect();
+    let judge = GateJudge {
+        limit: gate.max_ratio,
+        baseline: baseline.as_ref(),
+        labels: &labels,
+    };
+    let measured = measure(args, &sides, (&mut started, reference.as_mut()), &judge)?;
+    let other_load = meter.finish();
+    let series = &measured[..sides.len()];
     let mut reports = Vec::new();
-    let ran = sides.iter().zip(&mut started).zip(shapes);
-    for (((side, one), inputs), times) in ran.zip(&series) {
-        let mut report = SeriesReport::of(side, one, times, &series[0], args.samples);
-        report.inputs = inputs;
+    let mut profiles = Vec::new();
+    for (place, (side, one)) in sides.iter().zip(&mut started).enumerate() {
+        let mut report = SeriesReport::of(side, &mut one.started, &series[place], args.samples);
+        report.judged(judge.judge(&measured, place)?);
+        let label = labels[place].clone();
+        let launcher = args.target.launcher()?;
+        let profile = args
+            .profile
+            .record(label, &one.started, &one.inputs, &launcher)?;
+        report.profile = profile.as_ref().map(|it| it.report(&one.started));
+        report.inputs = std::mem::take(&mut one.given);
+        profiles.extend(profile);
         reports.push(report);
     }
-    let report = BenchReport::new(Machine::this(), args.target.threads, &plan, reports);
-    if let Some(path) = &args.html {
-        let page = html::page(&report, &series);
-        fs::write(path, &*escape(&page))
-            .map_err(|error| Failure::Other(format!("cannot write {}: {error}", path.display())))?;
-    }
-    reports::print(&report, args.json)?;
-    Ok(Exit::Clean)
+    let report =
+        BenchReport::new(machine, threads, &args.plan(), reports).under(other_load, gate.max_ratio);
+    finish(args, &sides, &report, &measured)?;
+    args.profile.write_trace(profiles.iter())?;
+    Ok(if report.is_slower() {
+        Exit::Findings
+    } else {
+        Exit::Clean
+    })
 }
 
-/// Loads each side and runs it once on the common inputs. Returns the inputs of each side.
+/// Writes all files, and prints the report.
+fn finish(
+    args: &BenchArgs,
+    sides: &[ExecutionSide],
+    report: &BenchReport,
+    measured: &[Series],
+) -> Result<(), Failure> {
+    if let Some(path) = &args.html {
+        output::write_file(path, &html::page(report, &measured[..sides.len()]))?;
+    }
+    if let Some(path) = &args.markdown {
+        output::write_file(path, &report.to_markdown())?;
+    }
+    if let (Some(path), Some(reference)) = (&args.gate.write_baseline, measured.get(sides.len())) {
+        let labels = report.series.iter().map(|series| series.label.as_str());
+        let series = labels.zip(measured);
+        let conditions = (&report.machine, args.target.threads, report.date.clone());
+        Baseline::new(conditions, series, reference).write(path)?;
+    }
+    let limit = args.gate.max_ratio.unwrap_or(f64::INFINITY);
+    let found = findings::of(sides, &report.series, limit);
+    let rules = findings::rules();
+    args.gate.findings.write(&found, &rules, report, args.json)
+}
+
+/// Loads each side and runs it once on the common inputs.
 fn start(
     args: &BenchArgs,
     sides: &[ExecutionSide],
     given: &InputArgs,
-) -> Result<(Vec<Started>, Vec<Vec<GivenInput>>), Failure> {
+) -> Result<Vec<StartedSide>, Failure> {
     let label = |_: usize, side: &ExecutionSide| sides::what(&side.selection);
     let (joint, given) = sides::joint_signature(sides, label, given)?;
     let fail = |error: InputError| Failure::Other(error.to_string());
@@ -124,41 +226,75 @@ fn start(
     });
     let inputs = inputs.map_err(fail)?;
     let launcher = args.target.launcher()?;
-    let (mut started, mut shapes) = (Vec::new(), Vec::new());
+    let mut started = Vec::new();
     for (place, side) in sides.iter().enumerate() {
         let inputs = joint.inputs_of(place, &inputs).map_err(fail)?;
-        shapes.push(GivenInput::list(&side.selection.signature.inputs, &inputs));
+        let given = GivenInput::list(&side.selection.signature.inputs, &inputs);
         let wish = side.wish(&args.target);
-        started.push(super::start_with_notes(&wish, &inputs, &launcher)?);
+        started.push(StartedSide {
+            started: super::start_with_notes(&wish, &inputs, &launcher)?,
+            inputs: if args.profile.is_on() {
+                inputs
+            } else {
+                Vec::new()
+            },
+            given,
+        });
     }
-    Ok((started, shapes))
+    Ok(started)
 }
 
+/// Measures all sides and the reference, which is the last one. The measurement is extended as long
+/// as a limit is undecided.
 fn measure(
     args: &BenchArgs,
     sides: &[ExecutionSide],
-    started: &mut [Started],
-) -> Result<Vec<measure::Series>, Failure> {
-    let plan = args.plan();
+    (started, reference): (&mut [StartedSide], Option<&mut Started>),
+    judge: &GateJudge<'_>,
+) -> Result<Vec<Series>, Failure> {
+    let mut plan = args.plan();
     let template = "{bar:30} {pos}/{len} rounds, {eta} left";
     let bar = progress::bar(u64::from(plan.rounds), template);
-    let mut workers: Vec<&mut Worker> = started.iter_mut().map(|one| &mut one.worker).collect();
-    let series = measure::measure_interleaved(&mut workers, &plan, |round| {
-        bar.set_position(u64::from(round));
-    });
+    let started = started.iter_mut().map(|side| &mut side.started);
+    let mut workers: Vec<&mut Worker> = started
+        .chain(reference)
+        .map(|one| &mut one.worker)
+        .collect();
+    let mut measured = vec![Series::default(); workers.len()];
+    for extension in 0..=MAX_EXTENSIONS {
+        if extension > 0 {
+            bar.inc_length(u64::from(plan.rounds));
+            plan.warm_up = 0;
+        }
+        let series = measure::measure_interleaved(&mut workers, &plan, |_| bar.inc(1));
+        let series = series.map_err(|(place, error)| {
+            let model = sides.get(place).map(|side| side.selection.model.display());
+            let model = model.map_or_else(|| "the reference".to_owned(), |it| it.to_string());
+            Failure::Other(format!("{model}: {error}"))
+        })?;
+        for (all, more) in measured.iter_mut().zip(series) {
+            all.rounds.extend(more.rounds);
+        }
+        if !judge.is_undecided(&measured)? {
+            break;
+        }
+    }
     bar.finish_and_clear();
-    series.map_err(|(place, error)| {
-        let model = sides[place].selection.model.display();
-        Failure::Other(format!("{model}: {error}"))
-    })
+    Ok(measured)
 }
 
 impl BenchArgs {
     fn plan(&self) -> MeasurePlan {
+        // Short turns disturb both sides of a ratio alike.
+        let usual = if self.gate.max_ratio.is_some() {
+            60
+        } else {
+            20
+        };
         MeasurePlan {
             warm_up: self.warm_up,
             amount: self.runs.map_or(Amount::Time(self.seconds), Amount::Runs),
-            rounds: self.rounds,
+            rounds: self.rounds.unwrap_or(usual),
         }
     }
 }

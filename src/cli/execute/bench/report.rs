@@ -2,15 +2,20 @@
 
 use std::fmt::Write as _;
 
+use chrono::{SecondsFormat, Utc};
 use serde::Serialize;
 
+use super::super::profile::ProfileReport;
 use super::super::sides::{ExecutionSide, ExecutionSideEngine, GivenInput};
+use super::super::times::format_milliseconds;
+use super::gate::{JudgedRatios, Verdict};
 use crate::cli::report::CommandReport;
 use pkgtool_base::diagnostic::{Align, TextTable};
 use pkgtool_base::source::text::defuse_line;
+use pkgtool_engine::runtime::busy::OtherLoad;
 use pkgtool_engine::runtime::machine::Machine;
 use pkgtool_engine::runtime::measure::{Amount, MeasurePlan, Series};
-use pkgtool_engine::runtime::statistics::{Ratio, Times};
+use pkgtool_engine::runtime::statistics::{Ratio, Times, round_spread};
 use pkgtool_engine::runtime::target::Started;
 
 /// A benchmark. Version 1 of the document; later versions only add fields. The names of fields
@@ -19,6 +24,8 @@ use pkgtool_engine::runtime::target::Started;
 pub(super) struct BenchReport {
     version: u32,
     tool_version: &'static str,
+    /// When the benchmark ended, in UTC.
+    pub(super) date: String,
     /// The machine that ran the benchmark.
     pub(super) machine: Machine,
     threads: Option<u16>,
@@ -26,6 +33,9 @@ pub(super) struct BenchReport {
     rounds: u32,
     timed_runs: Option<u64>,
     timed_seconds: Option<f64>,
+    /// The load of other programs during the measurement, if the system reports it.
+    other_load: Option<OtherLoad>,
+    max_ratio: Option<f64>,
     /// The measured series, in the order of the command line.
     pub(super) series: Vec<SeriesReport>,
 }
@@ -54,19 +64,30 @@ pub(super) struct SeriesReport {
     pub(super) times: Option<Times>,
     /// Ratio of this series to the first one; absent for the first.
     pub(super) ratio: Option<Ratio>,
+    /// Ratio to the time in the baseline, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) baseline_ratio: Option<Ratio>,
+    /// The verdict on the ratio, if there is a limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) verdict: Option<Verdict>,
+    /// How much the medians of the rounds vary: the range of the middle 80 % of them, as a share of
+    /// their median.
+    pub(super) round_spread: Option<f64>,
     /// Peak memory of the worker process since its start, in bytes.
     pub(super) peak_memory_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     samples_ms: Option<Vec<f64>>,
+    /// The time of each operator, if asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) profile: Option<ProfileReport>,
 }
 
 impl SeriesReport {
-    /// Creates the report of a series, compared with the first one.
+    /// Creates the report of a series, not yet compared with others.
     pub(super) fn of(
         side: &ExecutionSide,
         started: &mut Started,
         series: &Series,
-        first: &Series,
         samples: bool,
     ) -> Self {
         let variant = side.selection.variant.as_ref();
@@ -84,11 +105,43 @@ impl SeriesReport {
             load_ms: milliseconds(started.load_time),
             first_run_ms: milliseconds(started.first_answer.time),
             times: Times::of(series.times()),
-            ratio: (!std::ptr::eq(series, first))
-                .then(|| Ratio::of(series, first))
-                .flatten(),
+            ratio: None,
+            baseline_ratio: None,
+            verdict: None,
+            round_spread: round_spread(series),
             peak_memory_bytes: started.worker.peak_memory(),
             samples_ms: samples.then(|| series.times().map(milliseconds).collect()),
+            profile: None,
+        }
+    }
+
+    /// Sets the ratios and the verdict.
+    pub(super) fn judged(&mut self, judged: JudgedRatios) {
+        self.ratio = judged.to_first;
+        self.baseline_ratio = judged.to_baseline;
+        self.verdict = judged.verdict;
+    }
+
+    /// Returns the ratio that a limit is about, and the series that it refers to.
+    pub(super) fn judged_ratio(&self) -> Option<(&Ratio, &'static str)> {
+        let saved = self.baseline_ratio.as_ref();
+        let saved = saved.map(|ratio| (ratio, "the baseline"));
+        saved.or_else(|| Some((self.ratio.as_ref()?, "the first model")))
+    }
+
+    /// Writes the comparison with the baseline and the verdict.
+    fn write_verdict(&self, text: &mut String) -> std::fmt::Result {
+        let Some((found, of)) = self.judged_ratio() else {
+            return Ok(());
+        };
+        if self.baseline_ratio.is_some() {
+            write!(text, "   {} of the time of {of}", ratio(found))?;
+        }
+        match (self.verdict, self.baseline_ratio.is_some()) {
+            (Some(verdict), true) => writeln!(text, ", {verdict}"),
+            (Some(verdict), false) => writeln!(text, "   {verdict}"),
+            (None, true) => writeln!(text),
+            (None, false) => Ok(()),
         }
     }
 }
@@ -97,20 +150,23 @@ impl CommandReport for BenchReport {
     fn write(&self, text: &mut String) -> std::fmt::Result {
         writeln!(text, "{}", self.machine)?;
         writeln!(text, "{}", self.conditions())?;
+        if let Some(noise) = self.noise() {
+            writeln!(text, "{noise}")?;
+        }
         for (place, series) in self.series.iter().enumerate() {
             writeln!(text, "{}  {}", place + 1, defuse_line(&series.label))?;
             series.engine.write_remarks(text)?;
             writeln!(text, "   on {}", GivenInput::line(&series.inputs))?;
+            series.write_verdict(text)?;
         }
-        let head = [
-            "", "p50", "p90", "p99", "min", "mean", "runs/s", "load", "first", "memory", "ratio",
-        ];
-        let mut table = TextTable::new(head.map(|_| Align::Right));
-        table.row(head);
+        write!(text, "{}", self.table())?;
         for (place, series) in self.series.iter().enumerate() {
-            table.row(series.cells(place + 1));
+            if let Some(profile) = &series.profile {
+                writeln!(text, "{}  {}", place + 1, defuse_line(&series.label))?;
+                profile.write(text)?;
+            }
         }
-        write!(text, "{table}")
+        Ok(())
     }
 
     fn document(&self) -> impl Serialize {
@@ -133,14 +189,92 @@ impl BenchReport {
         Self {
             version: 1,
             tool_version: env!("CARGO_PKG_VERSION"),
+            date: Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true),
             machine,
             threads,
             warm_up_runs: plan.warm_up,
             rounds: plan.rounds,
             timed_runs,
             timed_seconds,
+            other_load: None,
+            max_ratio: None,
             series,
         }
+    }
+
+    /// Adds the load of other programs and the limit on ratios.
+    pub(super) fn under(self, other_load: Option<OtherLoad>, max_ratio: Option<f64>) -> Self {
+        Self {
+            other_load,
+            max_ratio,
+            ..self
+        }
+    }
+
+    /// Returns whether a series is slower than the limit.
+    pub(super) fn is_slower(&self) -> bool {
+        let mut verdicts = self.series.iter().map(|series| series.verdict);
+        verdicts.any(|verdict| verdict == Some(Verdict::Slower))
+    }
+
+    /// Warns in one line if other programs kept the machine busy.
+    pub(super) fn noise(&self) -> Option<String> {
+        let load = self.other_load.filter(|load| load.is_busy)?;
+        Some(format!(
+            "busy: other programs used {:.1} of {} cores; compare only times of this run",
+            load.cores, self.machine.cores
+        ))
+    }
+
+    /// Describes the noise of the measurement in one line.
+    pub(super) fn noise_figures(&self) -> String {
+        let spreads = self.series.iter().filter_map(|series| series.round_spread);
+        let spread = spreads.fold(0.0, f64::max) * 100.0;
+        let spread = format!("the medians of the rounds vary by at most {spread:.0} %");
+        match self.other_load {
+            Some(load) => format!("{spread}; other programs used {:.2} cores", load.cores),
+            None => spread,
+        }
+    }
+
+    fn table(&self) -> TextTable {
+        let head = [
+            "", "p50", "p90", "p99", "min", "mean", "runs/s", "load", "first", "memory", "ratio",
+        ];
+        let mut table = TextTable::new(head.map(|_| Align::Right));
+        table.row(head);
+        for (place, series) in self.series.iter().enumerate() {
+            table.row(series.cells(place + 1));
+        }
+        table
+    }
+
+    /// Returns the conditions, the series and the table in Markdown, with a final newline.
+    pub(super) fn to_markdown(&self) -> String {
+        let mut text = format!("{}, {}; {}", self.machine, self.date, self.conditions());
+        if let Some(noise) = self.noise() {
+            text += "\n\n";
+            text += &noise;
+        }
+        text += "\n\n";
+        text += &self.table().to_markdown();
+        text.push('\n');
+        for (place, series) in self.series.iter().enumerate() {
+            let on = GivenInput::line(&series.inputs);
+            let verdict = series.judged_ratio().zip(series.verdict);
+            let verdict = verdict.map(|((found, of), verdict)| {
+                format!(": {} of the time of {of}, {verdict}", ratio(found))
+            });
+            let verdict = verdict.unwrap_or_default();
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                text,
+                "{}. {} on {on}{verdict}",
+                place + 1,
+                defuse_line(&series.label)
+            );
+        }
+        text
     }
 
     /// Describes the conditions of the measurement in one line.
@@ -165,7 +299,7 @@ impl SeriesReport {
     fn cells(&self, number: usize) -> [String; 11] {
         let time = |of: fn(&Times) -> f64| {
             let times = self.times.as_ref();
-            times.map_or_else(String::new, |times| milliseconds(of(times)))
+            times.map_or_else(String::new, |times| format_milliseconds(of(times)))
         };
         let throughput = self.times.as_ref().map(|times| times.throughput_per_s);
         [
@@ -176,22 +310,11 @@ impl SeriesReport {
             time(|times| times.min_ms),
             time(|times| times.mean_ms),
             throughput.map_or_else(String::new, |runs| format!("{runs:.1}")),
-            milliseconds(self.load_ms),
-            milliseconds(self.first_run_ms),
+            format_milliseconds(self.load_ms),
+            format_milliseconds(self.first_run_ms),
             memory(self.peak_memory_bytes),
             self.ratio.as_ref().map_or_else(|| "1".to_owned(), ratio),
         ]
-    }
-}
-
-/// Formats a time in a suitable unit.
-pub(super) fn milliseconds(time: f64) -> String {
-    if time >= 1000.0 {
-        format!("{:.2} s", time / 1000.0)
-    } else if time >= 1.0 {
-        format!("{time:.2} ms")
-    } else {
-        format!("{:.1} µs", time * 1000.0)
     }
 }
 

@@ -1,16 +1,9 @@
 //! The results of a comparison as findings with a location in the config, for the report formats of
 //! CI systems.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-use super::super::sides::ExecutionSide;
+use super::super::findings::FindingLocation;
 use super::report::ComparisonReport;
-use pkgtool_base::diagnostic::render::ReportStyle;
-use pkgtool_base::diagnostic::{Anchor, Report, RuleMeta, Severity, SourceText};
-use pkgtool_base::package::LoadedFile;
-use pkgtool_base::source::JsonPath;
+use pkgtool_base::diagnostic::{Report, RuleMeta, Severity};
 
 /// The rule about outputs that exceed the tolerances.
 static OUTPUTS_DIFFER: RuleMeta = RuleMeta {
@@ -60,73 +53,6 @@ pub(super) fn rules() -> Vec<&'static RuleMeta> {
     vec![&OUTPUTS_DIFFER, &RUNS_ON_ONE_SIDE]
 }
 
-/// Returns the style of report files.
-pub(super) fn style<'a>(
-    width: usize,
-    rules: &'a [&'static RuleMeta],
-    paths: &'a BTreeMap<String, String>,
-) -> ReportStyle<'a> {
-    ReportStyle {
-        width,
-        grouped: false,
-        rules,
-        paths,
-        ..ReportStyle::default()
-    }
-}
-
-/// The location of findings: a variant in its config, or a model file.
-#[derive(Debug, Clone)]
-pub(super) struct FindingLocation {
-    path: PathBuf,
-    variant: Option<JsonPath>,
-}
-
-impl FindingLocation {
-    /// Returns the location of a side.
-    pub(super) fn of(side: &ExecutionSide) -> Self {
-        match &side.selection.variant {
-            Some(variant) => Self::in_config(&variant.config, &variant.path),
-            None => Self {
-                path: side.selection.model.clone(),
-                variant: None,
-            },
-        }
-    }
-
-    /// Returns the location of a variant in a config.
-    pub(super) fn in_config(config: &Path, variant: &JsonPath) -> Self {
-        Self {
-            path: config.to_owned(),
-            variant: Some(variant.clone()),
-        }
-    }
-
-    /// Creates a report of findings at this location, each a rule and a message.
-    fn report(&self, found: impl Iterator<Item = (&'static RuleMeta, String)>) -> Report {
-        let shown = self.path.to_string_lossy().replace('\\', "/");
-        let loaded = self.variant.as_ref().map(|_| LoadedFile::read(&self.path));
-        let text = loaded.as_ref().map(|loaded| loaded.text.clone());
-        let document = loaded
-            .as_ref()
-            .and_then(|loaded| loaded.document.as_ref().ok());
-        let source = Arc::new(SourceText::new(shown, text.unwrap_or_default()));
-        let anchor = self.variant.clone().map_or(Anchor::File, Anchor::Value);
-        let found = found.map(|(rule, message)| {
-            let finding = rule.finding(anchor.clone(), message);
-            finding.locate(&source, document)
-        });
-        let mut report = Report {
-            files: vec![source.path.clone()],
-            packages: usize::from(self.variant.is_some()),
-            diagnostics: found.collect(),
-            ..Report::default()
-        };
-        report.sort();
-        report
-    }
-}
-
 /// Returns the findings of a comparison about side B, which is located at `place`.
 pub(super) fn of(report: &ComparisonReport, place: &FindingLocation) -> Report {
     let against = format!("{} against {}", report.b.label, report.a.label);
@@ -150,20 +76,4 @@ pub(super) fn of(report: &ComparisonReport, place: &FindingLocation) -> Report {
 /// Returns the finding that the variant at `place` does not run where the reference does.
 pub(super) fn does_not_run(place: &FindingLocation, message: String) -> Report {
     place.report(std::iter::once((&RUNS_ON_ONE_SIDE, message)))
-}
-
-/// Merges several reports into one.
-pub(super) fn merge_reports(reports: Vec<Report>) -> Report {
-    let mut all = Report::default();
-    for report in reports {
-        for file in report.files {
-            if !all.files.contains(&file) {
-                all.files.push(file);
-            }
-        }
-        all.diagnostics.extend(report.diagnostics);
-    }
-    all.packages = all.files.len();
-    all.sort();
-    all
 }

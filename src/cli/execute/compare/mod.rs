@@ -14,17 +14,13 @@ mod tolerance_args;
 use std::path::PathBuf;
 
 use super::super::exit::{Exit, Failure};
-use super::super::output;
-use super::super::report::{self as reports, CommandReport};
-use super::super::report_args;
+use super::findings::{FindingArgs, FindingLocation};
 use super::input_args::InputOptions;
 use super::limits::LimitArgs;
 use super::sides::{ExecutionSide, SideArgs};
 use super::target_args::TargetArgs;
-use findings::FindingLocation;
 use pair::{SideStarter, compare_sides};
-use pkgtool_base::diagnostic::render::ReportFormat;
-use pkgtool_base::diagnostic::{Report as Findings, book};
+use pkgtool_base::diagnostic::book;
 use sweep::SizeSweep;
 use tolerance_args::ToleranceArgs;
 
@@ -116,14 +112,8 @@ pub(in super::super) struct CompareArgs {
     #[arg(long)]
     json: bool,
 
-    /// Also write the findings to a file; may be given several times
-    #[arg(long = "report", value_name = "FORMAT=FILE", value_parser = report_args::parse)]
-    reports: Vec<(ReportFormat, PathBuf)>,
-
-    /// Directory that paths in SARIF, GitHub and JUnit reports are relative to [default: the root
-    /// of the checkout that contains the file]
-    #[arg(long, value_name = "DIR", requires = "reports")]
-    root: Option<PathBuf>,
+    #[command(flatten)]
+    findings: FindingArgs,
 
     #[command(flatten)]
     pub(super) target: TargetArgs,
@@ -187,23 +177,11 @@ pub(in super::super) fn run(args: &CompareArgs) -> Result<Exit, Failure> {
     )?;
     let [_, b] = &sides;
     let found = findings::of(&report, &FindingLocation::of(b));
-    write(args, &found, &report)?;
+    args.findings
+        .write(&found, &findings::rules(), &report, args.json)?;
     Ok(if report.agrees {
         Exit::Clean
     } else {
         Exit::Findings
     })
-}
-
-/// Writes the reports, and prints the result unless a report goes to standard output.
-fn write(args: &CompareArgs, found: &Findings, answer: &impl CommandReport) -> Result<(), Failure> {
-    let rules = findings::rules();
-    let paths = report_args::machine_paths(found, args.root.as_deref());
-    let style = findings::style(output::width(), &rules, &paths);
-    report_args::write(&args.reports, found, &style)?;
-    // A report on standard output must be the only output there.
-    if !report_args::take_stdout(&args.reports)? {
-        reports::print(answer, args.json)?;
-    }
-    Ok(())
 }

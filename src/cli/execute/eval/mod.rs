@@ -5,10 +5,10 @@ mod model;
 mod report;
 mod store;
 
-use std::fs;
 use std::path::PathBuf;
 
 use super::super::exit::{Exit, Failure};
+use super::super::output;
 use super::super::report as reports;
 use super::limits::LimitArgs;
 use super::selection_failure;
@@ -18,7 +18,6 @@ use items::evaluate;
 use model::EvalModel;
 use pkgtool_base::diagnostic::book;
 use pkgtool_base::package::Backend;
-use pkgtool_base::source::text::escape;
 use pkgtool_engine::runtime::every::{self, VariantFilter};
 use pkgtool_eval::EvalDataset;
 use report::{EvalReport, EvalRow};
@@ -137,8 +136,7 @@ pub(in super::super) fn run(args: &EvalArgs) -> Result<Exit, Failure> {
     // A file that cannot be written does not lose the figures.
     reports::print(&report, args.json)?;
     if let Some(path) = &args.markdown {
-        fs::write(path, &*escape(&report.to_markdown()))
-            .map_err(|error| Failure::Other(format!("cannot write {}: {error}", path.display())))?;
+        output::write_file(path, &report.to_markdown())?;
     }
     Ok(if report.has_evaluated() {
         if report.is_clean() {

@@ -69,6 +69,9 @@ fn stage(stage: &CompletedRun) -> Json {
         "first": milliseconds(stage.started.first_answer.time),
         "run": stage.second_run_time.map(milliseconds),
     });
+    if let Some(profile) = &stage.profile {
+        document["profile"] = json!(profile.report(&stage.started));
+    }
     document
 }
 
@@ -118,6 +121,11 @@ fn output(name: &str, tensor: &Tensor, file: Option<&std::path::PathBuf>) -> Jso
     } else if tensor.len() <= MAX_PRINTED_ELEMENTS {
         let elements = elements(tensor);
         json["data"] = nested(&mut elements.into_iter(), tensor.shape());
+    } else {
+        json["data_omitted"] = json!(format!(
+            "{} elements, at most {MAX_PRINTED_ELEMENTS} are listed; --output-dir DIR writes them",
+            tensor.len()
+        ));
     }
     json
 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::input_args::InputOptions;
+use super::profile::{ProfileArgs, RecordedProfile};
 use super::target_args::{TargetArgs, VariantArgs};
 use pkgtool_base::diagnostic::book;
 use pkgtool_engine::runtime::selection::Selection;
@@ -81,6 +82,9 @@ pub(in super::super) struct RunArgs {
     bundled: bool,
 
     #[command(flatten)]
+    profile: ProfileArgs,
+
+    #[command(flatten)]
     pub(super) target: TargetArgs,
 
     #[command(flatten)]
@@ -108,6 +112,8 @@ struct CompletedRun {
     inputs: Vec<Tensor>,
     /// Duration of the second run.
     second_run_time: Option<Duration>,
+    /// Recorded runs, if asked for.
+    profile: Option<RecordedProfile>,
     /// Files with the outputs, in their order; empty if outputs were not written.
     files: Vec<PathBuf>,
 }
@@ -123,6 +129,12 @@ struct RunView<'a> {
 
 /// Runs the command.
 pub(in super::super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
+    let is_answer = args.bundled || args.answer.given.is_some() || !args.texts.texts.is_empty();
+    let in_steps = args.steps.is_some() || !args.step_inputs.is_empty() || !args.feeds.is_empty();
+    if args.profile.is_on() && (is_answer || in_steps) {
+        let reason = "--profile records single runs on tensors: give the inputs with --input";
+        return Err(Failure::Other(reason.to_owned()));
+    }
     if args.bundled {
         return bundled::run(args);
     }
@@ -142,10 +154,12 @@ pub(in super::super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     if !texts.is_empty() {
         return texts::run(args, texts);
     }
-    if args.steps.is_some() || !args.step_inputs.is_empty() || !args.feeds.is_empty() {
+    if in_steps {
         return steps::run(args);
     }
     let mut stages = chain::run(args)?;
+    let recorded = stages.iter().filter_map(|stage| stage.profile.as_ref());
+    args.profile.write_trace(recorded)?;
     if let Some(directory) = &args.output_dir {
         for stage in &mut stages {
             let folder = match stage.chain_name() {
@@ -220,11 +234,14 @@ impl CompletedRun {
             let answer = answer.map_err(|error| Failure::Other(error.to_string()))?;
             Some(answer.time)
         };
+        let label = super::sides::what(&selection);
+        let profile = args.profile.record(label, &started, &inputs, &launcher)?;
         Ok(Self {
             selection,
             started,
             inputs,
             second_run_time: again,
+            profile,
             files: Vec::new(),
         })
     }

@@ -50,6 +50,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
         started,
         inputs: first,
         second_run_time: None,
+        profile: None,
         files: Vec::new(),
     };
     let mut rendered = RenderedSteps::default();

@@ -83,7 +83,11 @@ fn write(text: &mut String, stage: &CompletedRun) -> std::fmt::Result {
         "load {}, first run {}{again}",
         shown(started.load_time),
         shown(started.first_answer.time)
-    )
+    )?;
+    match &stage.profile {
+        Some(profile) => profile.report(started).write(text),
+        None => Ok(()),
+    }
 }
 
 /// Renders several steps: the session, the feeds, then each step.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::super::peak_memory;
 use super::protocol::{WorkerReply, WorkerRequest, send};
 use super::setup::Setup;
+use crate::profile::nanoseconds;
 use crate::runtime::process::attached::{TensorHead, receive_tensors};
 use crate::runtime::process::frame::receive;
 use crate::runtime::process::sandbox::Sandbox;
@@ -143,6 +144,11 @@ impl WorkerState {
                 session(&mut self.session, &self.engine)?.begin(begins)?;
                 WorkerReply::Repeated(self.repeat(runs, Duration::from_nanos(nanoseconds))?)
             }
+            WorkerRequest::Profile { runs, nanoseconds } => {
+                session(&mut self.session, &self.engine)?.begin_profile();
+                self.repeat(runs, Duration::from_nanos(nanoseconds))?;
+                WorkerReply::Profile(session(&mut self.session, &self.engine)?.end_profile())
+            }
             WorkerRequest::Placement => {
                 WorkerReply::Placement(session(&mut self.session, &self.engine)?.placement())
             }
@@ -191,8 +197,4 @@ fn session<'a>(
         operator: None,
         reason: "no model is loaded".to_owned(),
     })
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

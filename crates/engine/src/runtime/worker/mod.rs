@@ -21,13 +21,14 @@ pub use child::serve;
 use tempfile::TempDir;
 
 use crate::library::NativeBackend;
+use crate::profile::nanoseconds;
 use crate::runtime::process::attached::{TensorHead, receive_tensors};
 use crate::runtime::process::frame::receive;
 use crate::runtime::process::sandbox::Sandbox;
 use crate::runtime::process::{self, Process, Purpose, Stopper};
 use crate::tensor::Tensor;
 use crate::tensor::limit::{MemoryLimit, RunLimit, reports_shortage};
-use crate::{EngineError, LoadRequest, Placement, RunAnswer, RunStart, Session};
+use crate::{EngineError, LoadRequest, Placement, Profile, RunAnswer, RunStart, Session};
 use protocol::{WorkerReply, WorkerRequest, send};
 use setup::Setup;
 
@@ -211,13 +212,9 @@ impl Worker {
         let request = WorkerRequest::Repeat {
             begins: self.begins.clone(),
             runs,
-            nanoseconds: u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
+            nanoseconds: nanoseconds(time),
         };
-        // The limit applies to one run, and the last run begins before the time is over.
-        let limit = self.timeout.map(|one| {
-            let runs = u32::try_from(runs).unwrap_or(u32::MAX);
-            one.saturating_mul(runs).min(time.saturating_add(one))
-        });
+        let limit = self.limit_of_runs(runs, time);
         match self.ask_within(limit, &request, &[], "running")?.0 {
             WorkerReply::Repeated(times) => {
                 self.begins = RunStart::AsLeft;
@@ -225,6 +222,29 @@ impl Worker {
             }
             other => Err(self.unexpected_reply(&other)),
         }
+    }
+
+    /// Like [`Worker::repeat`] for a model loaded with [`crate::LoadOptions::profile`], and returns
+    /// the time of each node. `None` if the engine cannot record this model.
+    pub fn profile(&mut self, runs: u64, time: Duration) -> Result<Option<Profile>, EngineError> {
+        let request = WorkerRequest::Profile {
+            runs,
+            nanoseconds: nanoseconds(time),
+        };
+        let limit = self.limit_of_runs(runs, time);
+        match self.ask_within(limit, &request, &[], "running")?.0 {
+            WorkerReply::Profile(profile) => Ok(profile),
+            other => Err(self.unexpected_reply(&other)),
+        }
+    }
+
+    /// Returns the time limit of several runs. The limit applies to one run, and the last run
+    /// begins before the time is over.
+    fn limit_of_runs(&self, runs: u64, time: Duration) -> Option<Duration> {
+        self.timeout.map(|one| {
+            let runs = u32::try_from(runs).unwrap_or(u32::MAX);
+            one.saturating_mul(runs).min(time.saturating_add(one))
+        })
     }
 
     /// Returns the sandbox of the process.

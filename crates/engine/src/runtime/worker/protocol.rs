@@ -12,7 +12,7 @@ use crate::runtime::process::attached::TensorHead;
 use crate::runtime::process::frame;
 use crate::runtime::process::sandbox::Sandbox;
 use crate::tensor::Tensor;
-use crate::{EngineError, LoadRequest, Placement, RunStart};
+use crate::{EngineError, LoadRequest, Placement, Profile, RunStart};
 
 /// A request of the parent.
 #[derive(Debug, Serialize, Deserialize)]
@@ -45,6 +45,14 @@ pub(super) enum WorkerRequest {
         /// Time after which no further run begins.
         nanoseconds: u64,
     },
+    /// Run repeatedly and record each node: `runs` times or until `nanoseconds` have passed, at
+    /// least once, with the inputs of the last run.
+    Profile {
+        /// Maximum number of runs.
+        runs: u64,
+        /// Time after which no further run begins.
+        nanoseconds: u64,
+    },
     /// Return where nodes ran.
     Placement,
     /// Return the process's peak memory.
@@ -71,6 +79,8 @@ pub(super) enum WorkerReply {
     },
     /// Time of each run, in nanoseconds.
     Repeated(Vec<u64>),
+    /// The recorded runs; `None` if the engine cannot record this model.
+    Profile(Option<Profile>),
     /// The placement of nodes.
     Placement(Placement),
     /// Peak memory in bytes, if the system reports it.

@@ -69,6 +69,7 @@ impl SessionSource {
                 provider: candidate.provider,
                 strict: false,
                 observe: prove && is_target,
+                profile: false,
                 library: self.library.clone(),
                 carrying: model.carrying.clone(),
                 rounding: settings.rounding,

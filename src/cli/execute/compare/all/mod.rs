@@ -7,16 +7,16 @@ mod document;
 mod reference;
 mod table;
 
-use std::fs;
-
+use super::super::findings::{FindingLocation, merge_reports};
 use super::super::selection_failure;
 use super::super::sides::ExecutionSide;
-use super::findings::{self, FindingLocation};
+use super::CompareArgs;
+use super::findings;
 use super::pair::{SideStarter, compare_sides};
-use super::{CompareArgs, write};
 use crate::cli::exit::{Exit, Failure};
+use crate::cli::output;
 use document::{ComparisonDocument, ComparisonRow, RowOutcome};
-use pkgtool_base::source::text::{defuse_line, escape};
+use pkgtool_base::source::text::defuse_line;
 use pkgtool_engine::runtime::every::{self, PackageVariant, VariantFilter, VariantMethod};
 use pkgtool_engine::runtime::selection::Selection;
 use pkgtool_engine::runtime::target::{self, StartError};
@@ -51,14 +51,14 @@ pub(super) fn run(args: &CompareArgs) -> Result<Exit, Failure> {
     };
     let rows = comparison.rows()?;
     let found = rows.iter().filter_map(|row| found(args, row));
-    let found = findings::merge_reports(found.collect());
+    let found = merge_reports(found.collect());
     let document =
         ComparisonDocument::new(reference::variant_label(reference), rows, args.require_all);
     if let Some(path) = &args.markdown {
-        fs::write(path, &*escape(&document.to_markdown()))
-            .map_err(|error| Failure::Other(format!("cannot write {}: {error}", path.display())))?;
+        output::write_file(path, &document.to_markdown())?;
     }
-    write(args, &found, &document)?;
+    let rules = findings::rules();
+    args.findings.write(&found, &rules, &document, args.json)?;
     Ok(if !document.has_compared() {
         Exit::Failure
     } else if document.agrees {

@@ -157,6 +157,7 @@ fn raw(
         selection: model.choice.selection,
         started,
         inputs,
+        profile: None,
         second_run_time: None,
         files: Vec::new(),
     }];
