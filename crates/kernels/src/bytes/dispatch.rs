@@ -42,13 +42,13 @@ pub(super) fn block(dense: &Dense, part: &Part, rows: &DenseRows<'_>, target: &m
         Level::NeonDot => inside!(
             "neon,dotprod",
             neon::dot::block,
-            dense: &Dense, part: &Part, rows: &Rows<'_>, target: &mut Target<'_>
+            dense: &Dense, part: &Part, rows: &DenseRows<'_>, target: &mut TileTarget<'_>
         ),
         #[cfg(target_arch = "aarch64")]
         Level::Neon => inside!(
             "neon",
             neon::pairs::block,
-            dense: &Dense, part: &Part, rows: &Rows<'_>, target: &mut Target<'_>
+            dense: &Dense, part: &Part, rows: &DenseRows<'_>, target: &mut TileTarget<'_>
         ),
         _ => plain::block(dense, part, rows, target),
     }
@@ -96,13 +96,13 @@ pub(super) fn pixels(
         (Level::NeonDot, 16) => inside!(
             "neon,dotprod",
             neon::dot::pixels,
-            depthwise: &Depthwise, view: &View<'_>, first: usize, output: &mut [u8]
+            depthwise: &ByteDepthwise, view: &WindowView<'_>, first: usize, output: &mut [u8]
         ),
         #[cfg(target_arch = "aarch64")]
         (Level::Neon, 16) => inside!(
             "neon",
             neon::pairs::pixels,
-            depthwise: &Depthwise, view: &View<'_>, first: usize, output: &mut [u8]
+            depthwise: &ByteDepthwise, view: &WindowView<'_>, first: usize, output: &mut [u8]
         ),
         _ => plain::pixels(depthwise, view, first, output),
     }

@@ -7,10 +7,10 @@ macro_rules! of_128_bits {
         pub(super) mod $name {
             use std::arch::aarch64::*;
 
-            use crate::bytes::Limits;
-            use crate::bytes::dense::{Dense, Panel, Part, Rows};
-            use crate::bytes::depthwise::{Depthwise, View};
-            use crate::bytes::tiles::{CHANNELS, Line, Place, Target, blocks, chunk, part, tiles};
+            use crate::bytes::ByteLimits;
+            use crate::bytes::dense::{BytePanel, Dense, DenseRows, Part};
+            use crate::bytes::depthwise::{ByteDepthwise, WindowView};
+            use crate::bytes::tiles::{CHANNELS, Line, TilePlace, TileTarget, blocks, chunk, part, tiles};
             use crate::simd::arm::*;
 
             /// Sums of 4 channels.
@@ -86,7 +86,7 @@ macro_rules! of_128_bits {
                 to: &mut [u8; 16],
                 sums: [Register; PARTS],
                 factors: &[f32; 16],
-                limits: Limits,
+                limits: ByteLimits,
             ) {
                 let mut numbers = [vdup_n_u16(0); PARTS];
                 let each = numbers.iter_mut().zip(sums).zip(factors.as_chunks().0);
@@ -108,7 +108,7 @@ macro_rules! of_128_bits {
                 to: &mut [u8; WIDTH],
                 [sums]: [[Register; PARTS]; QUAD],
                 factors: &[[f32; 16]],
-                limits: Limits,
+                limits: ByteLimits,
             ) {
                 store_bytes(to, sums, &factors[0], limits);
             }

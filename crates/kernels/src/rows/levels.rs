@@ -50,17 +50,17 @@ pub(super) fn panels(cpu: Cpu, work: &RowWork<'_>, first: usize, output: &mut [P
         Level::NeonDot => simd::inside!(
             "neon,dotprod",
             neon::dot::panels,
-            work: &Work<'_>,
+            work: &RowWork<'_>,
             first: usize,
-            output: &mut [Lanes<f32>]
+            output: &mut [PanelLanes<f32>]
         ),
         #[cfg(target_arch = "aarch64")]
         Level::Neon => simd::inside!(
             "neon",
             neon::pairs::panels,
-            work: &Work<'_>,
+            work: &RowWork<'_>,
             first: usize,
-            output: &mut [Lanes<f32>]
+            output: &mut [PanelLanes<f32>]
         ),
         _ => plain::panels(work, first, output),
     }

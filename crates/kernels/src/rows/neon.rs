@@ -35,25 +35,25 @@ macro_rules! of_128_bits {
 
             #[target_feature(enable = $features)]
             #[inline]
-            fn weights(step: &Step, at: usize) -> Ints {
+            fn weights(step: &PanelStep, at: usize) -> Ints {
                 vreinterpretq_s32_u8(load_bytes_128(&step.0.as_chunks().0[at]))
             }
 
             #[target_feature(enable = $features)]
             #[inline]
-            fn read_ints(lanes: &Lanes<i32>, at: usize) -> Ints {
+            fn read_ints(lanes: &PanelLanes<i32>, at: usize) -> Ints {
                 load_integers_128(&lanes.as_chunks().0[at])
             }
 
             #[target_feature(enable = $features)]
             #[inline]
-            fn read(lanes: &Lanes<f32>, at: usize) -> Floats {
+            fn read(lanes: &PanelLanes<f32>, at: usize) -> Floats {
                 load_floats_128(&lanes.as_chunks().0[at])
             }
 
             #[target_feature(enable = $features)]
             #[inline]
-            fn write(lanes: &mut Lanes<f32>, at: usize, x: Floats) {
+            fn write(lanes: &mut PanelLanes<f32>, at: usize, x: Floats) {
                 store_floats_128(&mut lanes.as_chunks_mut().0[at], x);
             }
 
