@@ -28,6 +28,7 @@ GROUPS = (
     "dynamic",
     "state",
     "containers",
+    "language",
 )
 
 

@@ -60,7 +60,8 @@ class Method:
 
 @dataclass
 class Program:
-    """A `.pte` to be. `options` are the XNNPACK partitioner's; `None` means no delegate."""
+    """A `.pte` to be. `options` are the XNNPACK partitioner's; `None` means no delegate. `exporter` makes the
+    lowered program by itself."""
 
     family: str
     methods: dict
@@ -72,6 +73,7 @@ class Program:
     bundle: bool = False
     onnx: bool = False
     transform: Callable | None = None
+    exporter: Callable | None = None
 
 
 PROGRAMS = {}
@@ -129,13 +131,17 @@ def build(given):
         to_edge_transform_and_lower,
     )
 
-    exported = {name: traced(method) for name, method in given.methods.items()}
-    steps = {name: output_steps(graph) for name, graph in exported.items()}
+    exported, steps = {}, {name: [None] for name in given.methods}
+    if not given.exporter:
+        exported = {name: traced(method) for name, method in given.methods.items()}
+        steps = {name: output_steps(graph) for name, graph in exported.items()}
     if given.transform:
         exported = given.transform(exported)
     constants = given.constants or None
     with captured_nodes() as nodes, without_containers():
-        if given.options is None:
+        if given.exporter:
+            edge = None
+        elif given.options is None:
             check = EdgeCompileConfig(**{"_check_ir_validity": False, **given.compile})
             edge = to_edge(exported, constant_methods=constants, compile_config=check)
         else:
@@ -145,7 +151,10 @@ def build(given):
                 constant_methods=constants,
                 compile_config=EdgeCompileConfig(**given.compile) if given.compile else None,
             )
-        lowered = edge.to_executorch(ExecutorchBackendConfig(**{**SMALL, **given.config}))
+        if given.exporter:
+            lowered = given.exporter()
+        else:
+            lowered = edge.to_executorch(ExecutorchBackendConfig(**{**SMALL, **given.config}))
     plans = {plan.name: plan for plan in lowered.executorch_program.execution_plan}
     operators = {name: operator_names(plans[name]) for name in given.methods}
     return Built(

@@ -29,7 +29,7 @@ const TOLERANCE: f64 = 1e-4;
 const ROUNDS: usize = 3;
 
 /// Programs that an engine rejects, with the names of the unsupported operators.
-const REFUSED: [(&str, &str, &[&str]); 6] = [
+const REFUSED: [(&str, &str, &[&str]); 3] = [
     (
         "tract",
         "fourier",
@@ -50,26 +50,25 @@ const REFUSED: [(&str, &str, &[&str]); 6] = [
         "scanned",
         &["executorch_prim::et_copy_index.tensor"],
     ),
-    // These operators are missing from the libraries of the Python package.
-    (
-        "executorch",
-        "cache_of_llama",
-        &["llama::custom_sdpa.out", "llama::update_cache.out"],
-    ),
-    (
-        "executorch",
-        "cache_of_llama_prompt",
-        &["llama::custom_sdpa.out", "llama::update_cache.out"],
-    ),
-    (
-        "executorch",
-        "attention_of_llama",
-        &[
-            "llama::custom_sdpa.out",
-            "llama::fast_hadamard_transform.out",
-        ],
-    ),
 ];
+
+/// Prefix of operators that are missing from the libraries of ExecuTorch's Python package.
+const MISSING_NATIVELY: &str = "llama::";
+
+/// Returns the operators of a method for which an engine rejects it.
+fn refused(engine: &str, program: &Value, method: &Value) -> Vec<String> {
+    let known = REFUSED
+        .iter()
+        .find(|(by, refused, _)| *by == engine && program["name"] == *refused);
+    if let Some((.., operators)) = known {
+        return operators.iter().map(|name| (*name).to_owned()).collect();
+    }
+    let operators = method["operators"].as_array().into_iter().flatten();
+    let operators = operators.filter_map(Value::as_str);
+    let missing =
+        operators.filter(|name| engine == "executorch" && name.starts_with(MISSING_NATIVELY));
+    missing.map(str::to_owned).collect()
+}
 
 /// Outputs (by program and label) that the runtime itself computes wrongly, with the operator as
 /// listed in `src`.
@@ -203,26 +202,24 @@ fn run_program(engine: &str, program: &Value, report: &mut String) -> usize {
     let mut arrays = Arrays::open(&path.with_extension("npz"));
     let mut ran = 0;
     for (name, method) in program["methods"].as_object().expect("methods") {
-        let refused = REFUSED
-            .iter()
-            .find(|(by, refused, _)| *by == engine && program["name"] == *refused);
+        let refused = refused(engine, program, method);
         // Either consecutive calls of one loaded method, or independent cases.
         let sequence = program["sequence"].as_bool() == Some(true)
             || method["sequence"].as_bool() == Some(true);
-        let (mut session, signature) = match (load(engine, &path, name), refused) {
-            (Ok(loaded), None) => loaded,
-            (Err(EngineError::Unsupported { operators, .. }), Some((.., expected))) => {
-                assert_eq!(operators, *expected);
+        let (mut session, signature) = match load(engine, &path, name) {
+            Ok(loaded) if refused.is_empty() => loaded,
+            Ok(_) => panic!("{file} is no longer rejected"),
+            Err(EngineError::Unsupported { operators, .. }) if !refused.is_empty() => {
+                assert_eq!(operators, refused);
                 continue;
             }
-            (Ok(_), Some(_)) => panic!("{file} is no longer rejected"),
-            (Err(error), _) => {
+            Err(error) => {
                 let _ = writeln!(report, "{file} {name}: {error}");
                 continue;
             }
         };
-        let rounds = if sequence { 1 } else { ROUNDS };
-        for round in 1..=rounds {
+        for round in 1..=ROUNDS {
+            session.reset_state().expect("the state is reset");
             for (index, case) in method["cases"]
                 .as_array()
                 .expect("a list")
@@ -254,7 +251,7 @@ fn run_program(engine: &str, program: &Value, report: &mut String) -> usize {
                         let _ = writeln!(report, "{place}: {error}");
                     }
                 }
-                if round < rounds {
+                if round < ROUNDS && !sequence {
                     // The engine may reject these inputs.
                     let _ = session.run(&disturbed(&inputs));
                 }

@@ -26,6 +26,7 @@ pub(crate) mod error_function;
 pub(crate) mod fast;
 pub(crate) mod frame;
 pub(crate) mod guard;
+pub(crate) mod head_state;
 pub(crate) mod holdings;
 pub(crate) mod images;
 pub(crate) mod kernel;

@@ -1,11 +1,14 @@
 //! Lowers ExecuTorch's own operators for language models: KV caches, and attention over them.
 
 use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::math;
 
-use super::super::builder::Wire;
+use super::super::builder::{Wire, check_rank};
 use super::super::frame::FrameSlot;
 use super::call::{LoweringTable, OperatorCall};
 use super::elements::IndexCheck;
+use crate::graph::head_state::HeadState;
+use crate::graph::kernel::Kernel;
 use crate::graph::overwrite::Overwrite;
 use crate::graph::pool::computed_anew;
 use crate::tensor::DType;
@@ -18,6 +21,7 @@ pub(super) const TABLE: LoweringTable = &[
         let position = position(call, 2)?;
         update(call, 0, 1, position, 3)
     }),
+    (&["llama::update_cache_with_indices.out"], update_rows),
     (&["llama::custom_sdpa.out"], |call| {
         attention(
             call,
@@ -32,6 +36,37 @@ pub(super) const TABLE: LoweringTable = &[
             },
         )
     }),
+    (&["llama::custom_quantized_sdpa.out"], |call| {
+        ensure!(
+            !call.bool(14)?,
+            "attention over a quantized cache with heads before positions is unsupported"
+        );
+        // Zero points precede scales.
+        let [query, keys, values] = [(0, 8), (1, 10), (2, 12)];
+        let query = dequantized(call, query)?;
+        let keys = dequantized(call, keys)?;
+        let values = dequantized(call, values)?;
+        attend(
+            call,
+            [query, keys, values],
+            AttentionArgs {
+                keys: 1,
+                values: 2,
+                position: 3,
+                mask: 4,
+                causal: 6,
+                scale: 7,
+                out: 15,
+            },
+        )
+    }),
+    (
+        &[
+            "llama::gated_delta_rule.out",
+            "llama::channelwise_gated_delta_rule.out",
+        ],
+        gated_delta_rule,
+    ),
     (&["llama::fast_hadamard_transform.out"], hadamard),
     (&["llama::sdpa_with_kv_cache.out"], |call| {
         let start = position(call, 5)?;
@@ -97,6 +132,42 @@ fn update(
     Ok(())
 }
 
+/// Writes rows `[batch, sequence, ..]` into a cache `[batch, most, ..]`, each at its own position.
+fn update_rows(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
+    let kept = call.tensor(1)?;
+    let value = call.tensor_as(0, kept.dtype)?;
+    let places = call.tensor_as(3, DType::Int64)?;
+    let shape = call.frame.builder.shape(kept.outlet)?;
+    let check = call.indices(false);
+    let inputs = [kept.outlet, value, places];
+    let wire = call.kernel("UpdateRows", kept.dtype, &shape, &inputs, move |inputs| {
+        let (&[batch, most, ..], &[same, length, ..]) = (inputs[0].shape(), inputs[1].shape())
+        else {
+            bail!("invalid rank of a cache: {}", inputs[0].rank());
+        };
+        let places = inputs[2].try_as_plain_ram()?;
+        let places = places.as_slice::<i64>()?;
+        let rows = inputs[1].try_as_plain_ram()?;
+        let mut output = Tensor::clone(&inputs[0]);
+        let mut view = output.try_as_plain_ram_mut()?;
+        let (from, to) = (rows.as_bytes(), view.as_bytes_mut());
+        let row = from.len().checked_div(batch * length).unwrap_or(0);
+        let fits =
+            batch == same && places.len() == batch * length && to.len() == batch * most * row;
+        ensure!(
+            fits,
+            "shapes of a cache, of its new rows and of their positions differ"
+        );
+        for (at, place) in places.iter().enumerate() {
+            let place = check.place(*place, most)? + at / length * most;
+            to[place * row..][..row].copy_from_slice(&from[at * row..][..row]);
+        }
+        Ok(output)
+    })?;
+    call.set_output(1, wire)?;
+    call.set_output(4, wire)
+}
+
 /// Returns the start and end of `length` values in a cache of `most` values, starting at a
 /// position.
 fn span(check: &IndexCheck, given: i64, length: usize, most: usize) -> TractResult<(usize, usize)> {
@@ -114,6 +185,101 @@ fn span(check: &IndexCheck, given: i64, length: usize, most: usize) -> TractResu
     check.reject(format!(
         "position {given} for {length} values in a cache of {most}; {valid}"
     ))
+}
+
+/// Returns the numbers of a quantized tensor, whose zero points and scales are this argument and the
+/// next one: one for each vector.
+fn dequantized(
+    call: &mut OperatorCall<'_, '_>,
+    (tensor, zero_points): (usize, usize),
+) -> TractResult<OutletId> {
+    let float = DType::Float32;
+    let value = call.tensor_as(tensor, float)?;
+    let zero_point = call.tensor_as(zero_points, float)?;
+    let scale = call.tensor_as(zero_points + 1, float)?;
+    let builder = call.builder();
+    let [value, zero_point, scale] = builder.same_rank([value, zero_point, scale])?;
+    let moved = builder.wire(math::sub(), &[value, zero_point])?;
+    builder.wire(math::mul(), &[moved, scale])
+}
+
+/// Takes keys and values up into a state of each head, and reads it by queries. All tensors are
+/// `[batch, heads, sequence, width]`; several query heads may share a state.
+fn gated_delta_rule(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
+    let mut inputs = Vec::new();
+    for at in 0..6 {
+        inputs.push(call.tensor_as(at, DType::Float32)?);
+    }
+    let builder = call.builder();
+    let (queries, values) = (builder.shape(inputs[0])?, builder.shape(inputs[2])?);
+    check_rank(&queries, 4, "queries")?;
+    check_rank(&values, 4, "values")?;
+    let mut output = queries;
+    output[3] = values[3].clone();
+    let state = builder.shape(inputs[5])?;
+    let facts = [output, state].map(|shape| f32::fact(shape));
+    let kernel = Kernel::new(
+        "GatedDeltaRule",
+        facts.into_iter().collect(),
+        |inputs: &[TValue]| Ok(delta_rule(inputs)?.into_iter().collect()),
+    );
+    let outlets = call.builder().wire_all(kernel, &inputs)?;
+    for (at, outlet) in outlets.iter().enumerate() {
+        call.set_output(6 + at, Wire::float(*outlet))?;
+    }
+    Ok(())
+}
+
+fn delta_rule(inputs: &[TValue]) -> TractResult<[Tensor; 2]> {
+    let (&[batch, heads, length, size], &[_, states, _, width]) =
+        (inputs[0].shape(), inputs[2].shape())
+    else {
+        bail!("expected queries and values of rank 4");
+    };
+    let slice = |at: usize| inputs[at].try_as_plain_ram()?.as_slice::<f32>();
+    let [queries, keys, values, decay, rate] =
+        [slice(0)?, slice(1)?, slice(2)?, slice(3)?, slice(4)?];
+    let rows = batch * states * length;
+    // A decay belongs to a row, or to each element of its key.
+    let of_decay = decay.len().checked_div(rows).unwrap_or(1);
+    let mut kept = Tensor::clone(&inputs[5]);
+    let lengths = [keys.len(), values.len(), rate.len(), kept.len()];
+    let fits = lengths
+        == [
+            rows * size,
+            rows * width,
+            rows,
+            batch * states * size * width,
+        ]
+        && (rows == 0 || (of_decay * rows == decay.len() && (of_decay == 1 || of_decay == size)))
+        && (states > 0 && heads.is_multiple_of(states));
+    ensure!(fits, "shapes of the inputs do not match");
+    let each = heads / states;
+    let mut output = vec![0.0; batch * heads * length * width];
+    let mut view = kept.try_as_plain_ram_mut()?;
+    let cells = view
+        .as_slice_mut::<f32>()?
+        .chunks_exact_mut((size * width).max(1));
+    let mut value = vec![0.0; width];
+    for (head, cell) in cells.enumerate() {
+        let mut cell = HeadState::new(cell, width);
+        for at in 0..length {
+            let row = head * length + at;
+            let key = &keys[row * size..][..size];
+            value.copy_from_slice(&values[row * width..][..width]);
+            let factors = &decay[row * of_decay..][..of_decay];
+            cell.decay(|place| factors[place.min(of_decay - 1)]);
+            cell.correct(key, &mut value, rate[row]);
+            cell.add(key, &value);
+            for reader in head * each..(head + 1) * each {
+                let row = reader * length + at;
+                let to = &mut output[row * width..][..width];
+                cell.read(&queries[row * size..][..size], 1.0, to);
+            }
+        }
+    }
+    let output = Tensor::from_shape(&[batch, heads, length, width], &output)?;
+    Ok([output, kept])
 }
 
 /// Multiplies each row by a Hadamard matrix (Sylvester's construction) and divides it by the root
@@ -164,12 +330,22 @@ fn hadamard(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
 ///
 /// Without a mask, only cache entries up to the position count. All tensors are `[batch, sequence,
 /// heads, width]`. Several query heads may share a cache head.
-#[expect(clippy::cast_possible_truncation, reason = "a scale is a float32")]
 fn attention(call: &mut OperatorCall<'_, '_>, at: AttentionArgs) -> TractResult<()> {
     let float = DType::Float32;
     let query = call.tensor_as(0, float)?;
     let keys = call.tensor_as(at.keys, float)?;
     let values = call.tensor_as(at.values, float)?;
+    attend(call, [query, keys, values], at)
+}
+
+/// Computes the attention of these queries, keys and values.
+#[expect(clippy::cast_possible_truncation, reason = "a scale is a float32")]
+fn attend(
+    call: &mut OperatorCall<'_, '_>,
+    [query, keys, values]: [OutletId; 3],
+    at: AttentionArgs,
+) -> TractResult<()> {
+    let float = DType::Float32;
     let start = match call.slot(at.position)? {
         FrameSlot::Int(_) | FrameSlot::Number(_) => position(call, at.position)?,
         _ => bail!("the position is not an integer"),

@@ -8,6 +8,7 @@ use super::super::graph::{attribute, text};
 use crate::frontends::onnx::node_operator::{
     Built, NodeOperator, Tensors, Wired, operator, positive, wanted_outputs, zeros,
 };
+use crate::graph::head_state::HeadState;
 use crate::graph::kernel::Kernel;
 
 const NAME: &str = "LinearAttention";
@@ -175,49 +176,27 @@ impl LinearAttention {
         let mut value = vec![0.0; width];
         for (row, head) in (0..rows).flat_map(|row| (0..states).map(move |head| (row, head))) {
             let cell = (row / length * states + head) * size * width;
-            let cell = &mut state[cell..][..size * width];
+            let mut cell = HeadState::new(&mut state[cell..][..size * width], width);
             let key = &keys[row * of_keys + head * size..][..size];
             value.copy_from_slice(&values[row * of_values + head * width..][..width]);
             if self.decay.is_some() {
-                for (at, line) in cell.chunks_exact_mut(width.max(1)).enumerate() {
-                    let at = if of_decay == states {
-                        head
-                    } else {
-                        head * size + at
-                    };
-                    let factor = decay[row * of_decay + at].exp();
-                    for number in line {
-                        *number *= factor;
-                    }
-                }
+                let of_row = &decay[row * of_decay..][..of_decay];
+                let is_shared = of_decay == states;
+                cell.decay(|at| {
+                    let at = if is_shared { head } else { head * size + at };
+                    of_row[at].exp()
+                });
             }
             if self.rate.is_some() {
-                for (key, line) in key.iter().zip(cell.chunks_exact(width.max(1))) {
-                    value
-                        .iter_mut()
-                        .zip(line)
-                        .for_each(|(to, number)| *to -= key * number);
-                }
                 let rate = rate[row * of_rate + if of_rate == 1 { 0 } else { head }];
-                for number in &mut value {
-                    *number *= rate;
-                }
+                cell.correct(key, &mut value, rate);
             }
-            for (key, line) in key.iter().zip(cell.chunks_exact_mut(width.max(1))) {
-                line.iter_mut()
-                    .zip(&value)
-                    .for_each(|(to, number)| *to += key * number);
-            }
+            cell.add(key, &value);
             let each = heads / states;
             for reader in head * each..(head + 1) * each {
                 let query = &queries[row * of_queries + reader * size..][..size];
                 let to = &mut output[(row * heads + reader) * width..][..width];
-                for (query, line) in query.iter().zip(cell.chunks_exact(width.max(1))) {
-                    let factor = scale * query;
-                    to.iter_mut()
-                        .zip(line)
-                        .for_each(|(to, number)| *to += factor * number);
-                }
+                cell.read(query, scale, to);
             }
         }
         let output = Tensor::from_shape(&[batches, length, heads * width], &output)?;
