@@ -48,7 +48,7 @@ const fn dtype(grid: Grid) -> DType {
 }
 
 /// Adds an operator on the run's threads, whose inputs and output all have the same shape.
-fn elementwise_kernel<F: Datum + Copy, T: Datum + Copy>(
+pub(super) fn elementwise_kernel<F: Datum + Copy, T: Datum + Copy>(
     builder: &mut Builder,
     name: &'static str,
     inputs: &[OutletId],

@@ -10,6 +10,7 @@ mod convolve;
 mod node;
 mod packed;
 mod ranges;
+mod tabled;
 mod weighted;
 mod whole;
 
@@ -29,6 +30,7 @@ use pkgtool_kernels::bytes::Sign;
 use pkgtool_kernels::bytes::elementwise::Grid;
 use pkgtool_kernels::rows::RowQuantization;
 use pkgtool_model::executorch::xnnpack::{Datatype, Quantization, XnnpackGraph, XnnpackValue};
+use tabled::ByteFunction;
 
 /// A graph being lowered.
 struct XnnpackLowering<'g> {
@@ -38,6 +40,8 @@ struct XnnpackLowering<'g> {
     held: HashMap<u32, Held>,
     /// Real numbers of values that are stored in another form.
     reals: HashMap<u32, OutletId>,
+    /// Real values that are a function of bytes.
+    functions: HashMap<u32, ByteFunction>,
 }
 
 /// Representation of a value.
@@ -83,6 +87,7 @@ pub(crate) fn lower(
         builder: &mut frame.builder,
         held,
         reals: HashMap::new(),
+        functions: HashMap::new(),
     };
     let nodes = graph.nodes.iter().map(|node| (node.name, node));
     lower_nodes(

@@ -3,6 +3,7 @@
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::array::{Pad, PadMode};
 use tract_onnx::tract_core::ops::binary::BinMiniOp;
+use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
 use tract_onnx::tract_core::ops::math;
 use tract_onnx::tract_core::ops::nn::gelu_exact::gelu_exact;
 use tract_onnx::tract_core::ops::nn::{Softmax, SoftmaxKind, hard_swish, leaky_relu, sigmoid};
@@ -165,10 +166,20 @@ impl XnnpackLowering<'_> {
                 keep_dims,
             } => self.bytes_average([*input, *output], *keep_dims, node.clamp),
             NodeKind::Unary {
-                kind: UnaryKind::Clamp | UnaryKind::Copy | UnaryKind::Convert,
+                kind,
                 input,
                 output,
-            } => self.bytes_moved([*input, *output], node.clamp, |_, outlet| Ok(outlet)),
+            } => {
+                let is_moved = matches!(
+                    kind,
+                    UnaryKind::Clamp | UnaryKind::Copy | UnaryKind::Convert
+                );
+                let same = |_: &mut Self, outlet| Ok(outlet);
+                Ok(
+                    (is_moved && self.bytes_moved([*input, *output], node.clamp, same)?)
+                        || self.tabled(*kind, [*input, *output], node.clamp)?,
+                )
+            }
             NodeKind::Concatenate {
                 axis,
                 inputs,
@@ -318,22 +329,10 @@ impl XnnpackLowering<'_> {
                 return self.builder.wire(op, &[input]);
             }
             UnaryKind::Square => return self.builder.binary(Box::new(math::Mul), input, input),
-            UnaryKind::Sigmoid => sigmoid(),
-            UnaryKind::Floor => math::floor(),
-            UnaryKind::SquareRoot => math::sqrt(),
-            UnaryKind::Ceiling => math::ceil(),
-            UnaryKind::Hardswish => hard_swish(),
-            UnaryKind::Negate => math::neg(),
-            UnaryKind::Abs => math::abs(),
-            UnaryKind::ReciprocalSquareRoot => math::rsqrt(),
-            UnaryKind::Log => math::ln(),
-            UnaryKind::Gelu => gelu_exact(),
-            UnaryKind::Tanh => Pointwise::Tanh.op(),
-            UnaryKind::Exp => math::exp(),
-            UnaryKind::Sin => math::sin(),
-            UnaryKind::Cos => math::cos(),
-            UnaryKind::LeakyRelu { slope } => leaky_relu(slope),
-            UnaryKind::Elu { alpha } => Pointwise::Elu { alpha }.op(),
+            other => match function(other) {
+                Some(op) => op,
+                None => bail!("unsupported function: {other:?}"),
+            },
         };
         self.builder.unary(op, input)
     }
@@ -507,4 +506,31 @@ impl XnnpackLowering<'_> {
         }
         Ok(outlet)
     }
+}
+
+/// Returns the operator of an elementwise function with one operator.
+pub(super) fn function(kind: UnaryKind) -> Option<ElementWiseOp> {
+    Some(match kind {
+        UnaryKind::Clamp
+        | UnaryKind::Convert
+        | UnaryKind::Copy
+        | UnaryKind::Softmax
+        | UnaryKind::Square => return None,
+        UnaryKind::Sigmoid => sigmoid(),
+        UnaryKind::Floor => math::floor(),
+        UnaryKind::SquareRoot => math::sqrt(),
+        UnaryKind::Ceiling => math::ceil(),
+        UnaryKind::Hardswish => hard_swish(),
+        UnaryKind::Negate => math::neg(),
+        UnaryKind::Abs => math::abs(),
+        UnaryKind::ReciprocalSquareRoot => math::rsqrt(),
+        UnaryKind::Log => math::ln(),
+        UnaryKind::Gelu => gelu_exact(),
+        UnaryKind::Tanh => Pointwise::Tanh.op(),
+        UnaryKind::Exp => math::exp(),
+        UnaryKind::Sin => math::sin(),
+        UnaryKind::Cos => math::cos(),
+        UnaryKind::LeakyRelu { slope } => leaky_relu(slope),
+        UnaryKind::Elu { alpha } => Pointwise::Elu { alpha }.op(),
+    })
 }
