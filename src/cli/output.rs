@@ -1,10 +1,7 @@
 //! The only place that writes to the terminal.
 
-use std::fs;
 use std::io::{self, BufRead, BufWriter, IsTerminal, Read, Write};
-use std::path::Path;
 
-use super::exit::Failure;
 use pkgtool_base::source::text::{defuse_line, escape};
 
 /// Standard output, buffered.
@@ -16,12 +13,6 @@ pub(super) fn stdout() -> BufWriter<io::StdoutLock<'static>> {
 /// are escaped.
 pub(super) fn print(text: &str) -> io::Result<()> {
     print_raw(&escape(text))
-}
-
-/// Writes text to a file. Control characters and invisible characters are escaped.
-pub(super) fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
-    fs::write(path, &*escape(text))
-        .map_err(|error| Failure::Other(format!("cannot write {}: {error}", path.display())))
 }
 
 /// Returns a value as an indented JSON document with a final newline. JSON cannot represent infinite

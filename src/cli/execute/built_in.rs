@@ -96,8 +96,8 @@ mod tests {
         fs::remove_file(&trap).expect("the link is there");
         let model = model.unwrap_or_else(|_| panic!("it cannot be written"));
         assert_eq!(fs::read(&victim).expect("a file"), b"theirs");
-        assert_eq!(fs::read(model.path()).expect("a file"), MODEL);
-        let mode = fs::metadata(model.path())
+        assert_eq!(fs::read(&model.path).expect("a file"), MODEL);
+        let mode = fs::metadata(&model.path)
             .expect("a file")
             .permissions()
             .mode();

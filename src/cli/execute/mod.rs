@@ -21,11 +21,13 @@ mod talking;
 mod target_args;
 mod times;
 
+use std::fs;
 use std::path::Path;
 
 use super::exit::{Exit, Failure};
 use super::output;
 use pkgtool_base::source::FileSource;
+use pkgtool_base::source::text::escape;
 use pkgtool_engine::EngineError;
 use pkgtool_engine::runtime::process::sandbox::SandboxMode;
 use pkgtool_engine::runtime::selection::{Selection, SelectionError};
@@ -101,6 +103,12 @@ fn sandbox(command: &ExecuteCommand) -> SandboxMode {
         ExecuteCommand::Backends(args) => args.sandbox,
         ExecuteCommand::Worker { .. } => SandboxMode::default(),
     }
+}
+
+/// Writes text to a file. Control characters and invisible characters are escaped.
+fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(path, &*escape(text))
+        .map_err(|error| Failure::Other(format!("cannot write {}: {error}", path.display())))
 }
 
 /// Selects a method of a model below `path`.

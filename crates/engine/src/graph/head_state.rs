@@ -17,7 +17,9 @@ impl<'s> HeadState<'s> {
     pub(crate) fn decay(&mut self, factor: impl Fn(usize) -> f32) {
         for (at, line) in self.cell.chunks_exact_mut(self.width).enumerate() {
             let factor = factor(at);
-            line.iter_mut().for_each(|number| *number *= factor);
+            for number in line {
+                *number *= factor;
+            }
         }
     }
 
@@ -27,7 +29,9 @@ impl<'s> HeadState<'s> {
             let pairs = value.iter_mut().zip(line);
             pairs.for_each(|(to, number)| *to -= key * number);
         }
-        value.iter_mut().for_each(|number| *number *= rate);
+        for number in value {
+            *number *= rate;
+        }
     }
 
     /// Adds a value under a key.

@@ -83,7 +83,7 @@ impl Baseline {
 
     /// Writes the file.
     pub(super) fn write(&self, path: &Path) -> Result<(), Failure> {
-        output::write_file(path, &output::json(self))
+        super::super::write_file(path, &output::json(self))
     }
 
     /// Reads the file, and rejects times of another machine or with other threads.

@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn only_a_whole_interval_decides() {
         let verdict = |low: f64, high: f64| {
-            let ratio = (low + high) / 2.0;
+            let ratio = f64::midpoint(low, high);
             Verdict::of(&Ratio { ratio, low, high }, 1.05)
         };
         assert_eq!(verdict(0.9, 1.04), Verdict::Within);

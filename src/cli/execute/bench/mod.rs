@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::super::exit::{Exit, Failure};
-use super::super::{output, progress};
+use super::super::progress;
 use super::input_args::InputOptions;
 use super::profile::ProfileArgs;
 use super::sides::{self, ExecutionSide, GivenInput, SideArgs};
@@ -195,10 +195,10 @@ fn finish(
     measured: &[Series],
 ) -> Result<(), Failure> {
     if let Some(path) = &args.html {
-        output::write_file(path, &html::page(report, &measured[..sides.len()]))?;
+        super::write_file(path, &html::page(report, &measured[..sides.len()]))?;
     }
     if let Some(path) = &args.markdown {
-        output::write_file(path, &report.to_markdown())?;
+        super::write_file(path, &report.to_markdown())?;
     }
     if let (Some(path), Some(reference)) = (&args.gate.write_baseline, measured.get(sides.len())) {
         let labels = report.series.iter().map(|series| series.label.as_str());

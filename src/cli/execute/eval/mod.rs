@@ -8,7 +8,6 @@ mod store;
 use std::path::PathBuf;
 
 use super::super::exit::{Exit, Failure};
-use super::super::output;
 use super::super::report as reports;
 use super::limits::LimitArgs;
 use super::selection_failure;
@@ -136,7 +135,7 @@ pub(in super::super) fn run(args: &EvalArgs) -> Result<Exit, Failure> {
     // A file that cannot be written does not lose the figures.
     reports::print(&report, args.json)?;
     if let Some(path) = &args.markdown {
-        output::write_file(path, &report.to_markdown())?;
+        super::write_file(path, &report.to_markdown())?;
     }
     Ok(if report.has_evaluated() {
         if report.is_clean() {

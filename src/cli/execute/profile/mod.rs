@@ -25,8 +25,8 @@ pub(super) struct ProfileArgs {
     #[arg(long)]
     profile: bool,
 
-    /// Write a recorded run to FILE in Chrome's trace format, for chrome://tracing or Perfetto.
-    /// Implies `--profile`
+    /// Write a recorded run to FILE in Chrome's trace format, which Perfetto reads, too. Implies
+    /// `--profile`
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 }
@@ -57,16 +57,14 @@ impl ProfileArgs {
         let profile = started.profile(inputs, launcher, AMOUNT);
         let profile =
             profile.map_err(|error| Failure::Other(format!("{label}: --profile: {error}")))?;
-        match profile.filter(|profile| !profile.runs.is_empty()) {
-            Some(profile) => Ok(Some(RecordedProfile { label, profile })),
-            None => {
-                output::note(&format!(
-                    "{label}: no profile, because {} does not report the time of its operators",
-                    started.candidate
-                ));
-                Ok(None)
-            }
+        let profile = profile.filter(|profile| !profile.runs.is_empty());
+        if profile.is_none() {
+            output::note(&format!(
+                "{label}: no profile, because {} does not report the time of its operators",
+                started.candidate
+            ));
         }
+        Ok(profile.map(|profile| RecordedProfile { label, profile }))
     }
 
     /// Writes the trace of these models if the options ask for it.
@@ -78,7 +76,7 @@ impl ProfileArgs {
             return Ok(());
         };
         let pairs = profiles.map(|it| (it.label.as_str(), &it.profile));
-        output::write_file(path, &trace::document(pairs))
+        super::write_file(path, &trace::document(pairs))
     }
 }
 

@@ -379,7 +379,8 @@ mod tests {
         assert!(float_only.in_floating_point.is_empty());
         nodes.push(("Conv", "tract", bytes, 1));
         let report = ProfileReport::of(&profile(&nodes), Provider::Cpu);
-        assert_eq!(list(&report.in_floating_point), "LeakyRelu (1 node, 50 %)");
+        let expected = "in floating point, not in bytes: LeakyRelu (1 node, 50 %)";
+        assert_eq!(report.remarks(), [expected]);
     }
 
     #[test]

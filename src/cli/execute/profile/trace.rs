@@ -1,5 +1,6 @@
 //! Profiles in Chrome's trace format.
 
+use pkgtool_base::package::DType;
 use pkgtool_engine::Profile;
 use serde_json::{Value as Json, json};
 
@@ -33,7 +34,7 @@ fn run(process: usize, profile: &Profile) -> Vec<Json> {
             "args": {
                 "node": node.name,
                 "provider": node.provider,
-                "dtype": node.dtype.map(|dtype| dtype.name()),
+                "dtype": node.dtype.map(DType::name),
                 "bytes": node.bytes,
             },
         }))

@@ -35,7 +35,11 @@ impl ByteFunction {
     fn then(mut self, kind: UnaryKind, clamp: Option<(f32, f32)>) -> TractResult<Option<Self>> {
         match kind {
             UnaryKind::Clamp | UnaryKind::Convert | UnaryKind::Copy => {}
-            UnaryKind::Square => self.numbers.iter_mut().for_each(|x| *x *= *x),
+            UnaryKind::Square => {
+                for x in &mut self.numbers {
+                    *x *= *x;
+                }
+            }
             other => {
                 let Some(function) = super::node::function(other) else {
                     return Ok(None);
@@ -48,9 +52,9 @@ impl ByteFunction {
         if let Some((least, most)) = effective_clamp(clamp)
             && least <= most
         {
-            self.numbers
-                .iter_mut()
-                .for_each(|x| *x = x.clamp(least, most));
+            for x in &mut self.numbers {
+                *x = x.clamp(least, most);
+            }
         }
         Ok(Some(self))
     }
@@ -65,15 +69,12 @@ impl XnnpackLowering<'_> {
         [input, output]: [u32; 2],
         clamp: Option<(f32, f32)>,
     ) -> TractResult<bool> {
-        let known = match self.functions.get(&input) {
-            Some(known) => Some(known.clone()),
-            None => {
-                let bytes = self.bytes(input)?;
-                bytes
-                    .map(|(bytes, grid)| ByteFunction::of_grid(bytes, grid))
-                    .transpose()?
-            }
-        };
+        let mut known = self.functions.get(&input).cloned();
+        if known.is_none()
+            && let Some((bytes, grid)) = self.bytes(input)?
+        {
+            known = Some(ByteFunction::of_grid(bytes, grid)?);
+        }
         let Some(found) = known
             .map(|known| known.then(kind, clamp))
             .transpose()?

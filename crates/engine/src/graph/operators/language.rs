@@ -217,7 +217,7 @@ fn gated_delta_rule(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let mut output = queries;
     output[3] = values[3].clone();
     let state = builder.shape(inputs[5])?;
-    let facts = [output, state].map(|shape| f32::fact(shape));
+    let facts = [output, state].map(f32::fact);
     let kernel = Kernel::new(
         "GatedDeltaRule",
         facts.into_iter().collect(),

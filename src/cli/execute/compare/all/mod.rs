@@ -14,7 +14,6 @@ use super::CompareArgs;
 use super::findings;
 use super::pair::{SideStarter, compare_sides};
 use crate::cli::exit::{Exit, Failure};
-use crate::cli::output;
 use document::{ComparisonDocument, ComparisonRow, RowOutcome};
 use pkgtool_base::source::text::defuse_line;
 use pkgtool_engine::runtime::every::{self, PackageVariant, VariantFilter, VariantMethod};
@@ -55,7 +54,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<Exit, Failure> {
     let document =
         ComparisonDocument::new(reference::variant_label(reference), rows, args.require_all);
     if let Some(path) = &args.markdown {
-        output::write_file(path, &document.to_markdown())?;
+        super::super::write_file(path, &document.to_markdown())?;
     }
     let rules = findings::rules();
     args.findings.write(&found, &rules, &document, args.json)?;
