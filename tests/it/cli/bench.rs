@@ -221,6 +221,11 @@ fn saved_times_are_those_of_one_machine() {
             "\"label\": \"no ",
             "the baseline has no times of `",
         ),
+        (
+            "\"ratios\": [",
+            "\"ratios\": [-1.0, ",
+            "are not numbers above 0",
+        ),
         ("{", "", "this is not a baseline of `--write-baseline`"),
     ] {
         fs::write(&file, text.replacen(from, to, 1)).expect("writable");

@@ -115,6 +115,15 @@ impl Baseline {
                 found.version
             )));
         }
+        let is_time = |ratio: &f64| ratio.is_finite() && *ratio > 0.0;
+        let is_broken =
+            |saved: &&SavedSeries| saved.ratios.is_empty() || !saved.ratios.iter().all(is_time);
+        if let Some(broken) = found.series.iter().find(is_broken) {
+            return Err(fail(format!(
+                "the times of `{}` are not numbers above 0: {again}",
+                broken.label
+            )));
+        }
         let here = machine.to_string();
         if found.machine != here {
             return Err(fail(format!(

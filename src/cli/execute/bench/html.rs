@@ -139,9 +139,15 @@ fn axis(
     let mut time = 0.0;
     while time <= right + step / 2.0 {
         let at = x(time);
+        // The last label ends at its line, because the picture ends soon after.
+        let anchor = if time + step / 2.0 > right {
+            "end"
+        } else {
+            "middle"
+        };
         writeln!(
             svg,
-            "<line class=\"grid\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"0\" y2=\"{bottom:.1}\"/><text class=\"tick\" x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+            "<line class=\"grid\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"0\" y2=\"{bottom:.1}\"/><text class=\"tick\" x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>",
             bottom + 18.0,
             if time == 0.0 {
                 "0".to_owned()
