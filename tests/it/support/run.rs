@@ -112,7 +112,6 @@ impl Ran {
     }
 
     /// Checks that standard error contains this text.
-    #[cfg(feature = "run")]
     #[track_caller]
     pub(crate) fn expect_error(self, text: &str) -> Self {
         assert!(self.stderr.contains(text), "{}", self.stderr);
