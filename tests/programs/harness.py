@@ -124,6 +124,25 @@ class Built:
 @torch.no_grad()
 def build(given):
     """Exports and lowers a program."""
+    if given.exporter:
+        steps, lower = {name: [None] for name in given.methods}, given.exporter
+    else:
+        exported = {name: traced(method) for name, method in given.methods.items()}
+        steps = {name: output_steps(graph) for name, graph in exported.items()}
+        if given.transform:
+            exported = given.transform(exported)
+        lower = lambda: lowered_from(given, exported)
+    with captured_nodes() as nodes, without_containers():
+        lowered = lower()
+    plans = {plan.name: plan for plan in lowered.executorch_program.execution_plan}
+    operators = {name: operator_names(plans[name]) for name in given.methods}
+    return Built(
+        bytes(lowered.buffer), external_data(lowered), node_counts(nodes), steps, operators, lowered
+    )
+
+
+def lowered_from(given, exported):
+    """The program of these graphs, with a delegate if there are options for it."""
     from executorch.exir import (
         EdgeCompileConfig,
         ExecutorchBackendConfig,
@@ -131,35 +150,18 @@ def build(given):
         to_edge_transform_and_lower,
     )
 
-    exported, steps = {}, {name: [None] for name in given.methods}
-    if not given.exporter:
-        exported = {name: traced(method) for name, method in given.methods.items()}
-        steps = {name: output_steps(graph) for name, graph in exported.items()}
-    if given.transform:
-        exported = given.transform(exported)
     constants = given.constants or None
-    with captured_nodes() as nodes, without_containers():
-        if given.exporter:
-            edge = None
-        elif given.options is None:
-            check = EdgeCompileConfig(**{"_check_ir_validity": False, **given.compile})
-            edge = to_edge(exported, constant_methods=constants, compile_config=check)
-        else:
-            edge = to_edge_transform_and_lower(
-                exported,
-                partitioner=[partitioner(given.options)],
-                constant_methods=constants,
-                compile_config=EdgeCompileConfig(**given.compile) if given.compile else None,
-            )
-        if given.exporter:
-            lowered = given.exporter()
-        else:
-            lowered = edge.to_executorch(ExecutorchBackendConfig(**{**SMALL, **given.config}))
-    plans = {plan.name: plan for plan in lowered.executorch_program.execution_plan}
-    operators = {name: operator_names(plans[name]) for name in given.methods}
-    return Built(
-        bytes(lowered.buffer), external_data(lowered), node_counts(nodes), steps, operators, lowered
-    )
+    if given.options is None:
+        check = EdgeCompileConfig(**{"_check_ir_validity": False, **given.compile})
+        edge = to_edge(exported, constant_methods=constants, compile_config=check)
+    else:
+        edge = to_edge_transform_and_lower(
+            exported,
+            partitioner=[partitioner(given.options)],
+            constant_methods=constants,
+            compile_config=EdgeCompileConfig(**given.compile) if given.compile else None,
+        )
+    return edge.to_executorch(ExecutorchBackendConfig(**{**SMALL, **given.config}))
 
 
 def traced(method):

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::profile::nanoseconds;
+use crate::tensor::byte_size;
 use crate::{NodeSpan, Placement, ProfiledNode, ProfiledRun};
 use pkgtool_model::executorch::body::{Instruction, MethodBody, TensorBody};
 use pkgtool_model::{Dynamism, Method};
@@ -16,8 +17,10 @@ const CPU_PROVIDER: &str = "cpu";
 /// An instruction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CallTarget {
-    /// Runs this node: an operator's kernel or a delegated part.
-    Node(ProfiledNode),
+    /// Runs an operator's kernel.
+    Kernel,
+    /// Runs a delegated part on the backend of this name.
+    Delegate(String),
     /// Moves or frees a value.
     Other,
 }
@@ -25,45 +28,58 @@ pub(super) enum CallTarget {
 /// Returns the instructions of a method in the order in which they run. `None` if some of them
 /// jump, because the order in the file differs then.
 pub(super) fn calls(method: &MethodBody) -> Option<Vec<CallTarget>> {
-    let node = |index: usize, operator: &str, provider: &str, args: &[usize]| {
+    let calls = method
+        .instructions
+        .iter()
+        .map(|instruction| match instruction {
+            Instruction::Kernel { .. } => Some(CallTarget::Kernel),
+            Instruction::Delegate { delegate, .. } => {
+                Some(CallTarget::Delegate(method.delegates[*delegate].id.clone()))
+            }
+            Instruction::JumpFalse { .. } => None,
+            Instruction::Move { .. } | Instruction::Free { .. } => Some(CallTarget::Other),
+        });
+    calls.collect()
+}
+
+/// Returns the nodes among the instructions of a method, in order.
+pub(super) fn nodes(method: &MethodBody) -> Vec<ProfiledNode> {
+    let instructions = method.instructions.iter().enumerate();
+    let nodes = instructions.filter_map(|(index, instruction)| {
+        let (operator, provider, args) = match instruction {
+            Instruction::Kernel { operator, args } => {
+                (&method.operators[*operator], CPU_PROVIDER, args)
+            }
+            Instruction::Delegate { delegate, args } => {
+                let id = &method.delegates[*delegate].id;
+                (id, id.as_str(), args)
+            }
+            _ => return None,
+        };
+        let tensor = |value: &usize| method.values.get(*value)?.tensor();
         // An output is listed once more as a returned value.
         let values: BTreeSet<usize> = args.iter().copied().collect();
-        let tensor = |value: &usize| method.values.get(*value)?.tensor();
-        let tensors: Vec<&TensorBody> = values.iter().filter_map(tensor).collect();
-        CallTarget::Node(ProfiledNode {
+        let sizes = values.iter().filter_map(tensor).map(static_bytes);
+        Some(ProfiledNode {
             name: format!("{operator} #{index}"),
-            operator: operator.to_owned(),
+            operator: operator.clone(),
             provider: provider.to_owned(),
             dtype: args
                 .last()
                 .and_then(tensor)
                 .and_then(|it| it.element.dtype()),
-            bytes: byte_size(&tensors),
+            bytes: sizes.sum(),
         })
-    };
-    let calls = method.instructions.iter().enumerate();
-    let calls = calls.map(|(index, instruction)| match instruction {
-        Instruction::Kernel { operator, args } => {
-            let operator = method.operators.get(*operator)?;
-            Some(node(index, operator, CPU_PROVIDER, args))
-        }
-        Instruction::Delegate { delegate, args } => {
-            let id = &method.delegates.get(*delegate)?.id;
-            Some(node(index, id, id, args))
-        }
-        Instruction::JumpFalse { .. } => None,
-        Instruction::Move { .. } | Instruction::Free { .. } => Some(CallTarget::Other),
-    });
-    calls.collect()
-}
-
-/// Returns the nodes among the instructions, in order.
-pub(super) fn nodes(calls: &[CallTarget]) -> Vec<ProfiledNode> {
-    let nodes = calls.iter().filter_map(|call| match call {
-        CallTarget::Node(node) => Some(node.clone()),
-        CallTarget::Other => None,
     });
     nodes.collect()
+}
+
+/// Returns the size of a tensor in bytes. `None` if a dimension is only a bound.
+fn static_bytes(tensor: &TensorBody) -> Option<u64> {
+    if tensor.dynamism != Dynamism::Static {
+        return None;
+    }
+    byte_size(tensor.element.dtype()?, &tensor.sizes).ok()
 }
 
 /// Converts the times of a run's instructions to a recorded run. `None` if the run skipped
@@ -83,7 +99,7 @@ pub(super) fn recorded_run(
     let (mut start, mut node) = (0, 0);
     for (call, time) in calls.iter().zip(times) {
         let nanoseconds = nanoseconds(*time);
-        if matches!(call, CallTarget::Node(_)) {
+        if *call != CallTarget::Other {
             run.spans.push(NodeSpan {
                 node,
                 start,
@@ -94,19 +110,6 @@ pub(super) fn recorded_run(
         start += nanoseconds;
     }
     Some(run)
-}
-
-/// Returns the size of these tensors in bytes. `None` if a size is only a bound.
-fn byte_size(tensors: &[&TensorBody]) -> Option<u64> {
-    tensors.iter().try_fold(0u64, |sum, tensor| {
-        let element = tensor.element.dtype()?.size();
-        if tensor.dynamism != Dynamism::Static {
-            return None;
-        }
-        let mut sizes = tensor.sizes.iter();
-        let bytes = sizes.try_fold(element, |bytes, size| bytes.checked_mul(*size))?;
-        sum.checked_add(bytes)
-    })
 }
 
 /// The number of nodes of one provider, and their total time.
@@ -127,10 +130,12 @@ pub(super) fn of_call_targets(calls: &[CallTarget], times: &[Duration]) -> Place
         .copied()
         .chain(std::iter::repeat(Duration::ZERO));
     for (call, time) in calls.iter().zip(times) {
-        let CallTarget::Node(node) = call else {
-            continue;
+        let provider = match call {
+            CallTarget::Kernel => CPU_PROVIDER,
+            CallTarget::Delegate(id) => id,
+            CallTarget::Other => continue,
         };
-        let work = all.entry(&node.provider).or_default();
+        let work = all.entry(provider).or_default();
         work.nodes += 1;
         work.time += if complete { time } else { Duration::ZERO };
     }
@@ -163,17 +168,13 @@ mod tests {
 
     #[test]
     fn nodes_and_time_are_shared_out() {
-        let node = |provider: &str| {
-            CallTarget::Node(ProfiledNode {
-                name: "a".to_owned(),
-                operator: "a".to_owned(),
-                provider: provider.to_owned(),
-                dtype: None,
-                bytes: None,
-            })
-        };
-        let (delegate, other) = (node("XnnpackBackend"), CallTarget::Other);
-        let calls = [node("cpu"), other, delegate, node("cpu")];
+        let delegate = CallTarget::Delegate("XnnpackBackend".to_owned());
+        let calls = [
+            CallTarget::Kernel,
+            CallTarget::Other,
+            delegate,
+            CallTarget::Kernel,
+        ];
         let placed = |times: &[u64]| {
             let times: Vec<Duration> = times.iter().copied().map(Duration::from_nanos).collect();
             let shares = of_call_targets(&calls, &times).shares.into_iter();

@@ -14,7 +14,7 @@ use super::placement::CallTarget;
 use super::value::{self, ValueSlot, ValueType};
 use super::{NAME, delegate, missing_kernels, opened, placement};
 use crate::tensor::{DType, Tensor, TensorSpec};
-use crate::{EngineError, LoadRequest, Placement, Profile, RunAnswer};
+use crate::{EngineError, LoadRequest, Placement, Profile, ProfiledNode, RunAnswer};
 use pkgtool_base::source::FileSource;
 use pkgtool_model::executorch::body::{MethodBody, ProgramBody, data_files};
 use pkgtool_model::{self as model, ModelInfo};
@@ -30,10 +30,12 @@ pub(super) struct ExecuTorchSession {
     source: MethodSource,
     library: &'static Library,
     placement: Placement,
-    /// The method's instructions, until an observed run has measured their times.
-    observed: Option<Vec<CallTarget>>,
-    /// The method's instructions, if runs may be recorded.
-    profiled: Option<Vec<CallTarget>>,
+    /// The method's instructions, if runs are observed or may be recorded.
+    calls: Option<Vec<CallTarget>>,
+    /// Is `true` until an observed run has measured the times of the instructions.
+    observes: bool,
+    /// The method's nodes, if runs may be recorded.
+    nodes: Vec<ProfiledNode>,
     /// The recorded runs, while runs are recorded.
     recorded: Option<Profile>,
     /// Is `true` if the method keeps state from run to run.
@@ -94,9 +96,13 @@ impl ExecuTorchSession {
                 || placement::of_method(known),
                 |calls| placement::of_call_targets(calls, &[]),
             ),
-            profiled: calls.clone().filter(|_| options.profile),
+            observes: calls.is_some() && options.observe,
+            calls: calls.filter(|_| options.observe || options.profile),
+            nodes: body
+                .filter(|_| options.profile)
+                .map(placement::nodes)
+                .unwrap_or_default(),
             recorded: None,
-            observed: calls.filter(|_| options.observe),
             has_state: body.is_some_and(MethodBody::has_state),
             has_run: false,
         };
@@ -120,15 +126,16 @@ impl ExecuTorchSession {
     fn execute(&mut self) -> Result<Option<Vec<Duration>>, EngineError> {
         // A failed run may have changed the state, too.
         self.has_run = true;
-        if self.observed.is_none() && self.recorded.is_none() {
+        if !self.observes && self.recorded.is_none() {
             let outcome = self.method.run();
             outcome.map_err(|failure| failure.to_run_error())?;
             return Ok(None);
         }
         match self.method.run_in_steps() {
             Ok(times) => {
-                if let Some(calls) = self.observed.take() {
-                    self.placement = placement::of_call_targets(&calls, &times);
+                if let Some(calls) = self.calls.as_ref().filter(|_| self.observes) {
+                    self.placement = placement::of_call_targets(calls, &times);
+                    self.observes = false;
                 }
                 Ok(Some(times))
             }
@@ -142,8 +149,7 @@ impl ExecuTorchSession {
 
     /// Adds a run to the recording, if runs are recorded.
     fn record(&mut self, steps: Option<&[Duration]>, time: Duration) {
-        if let (Some(steps), Some(profile), Some(calls)) =
-            (steps, &mut self.recorded, &self.profiled)
+        if let (Some(steps), Some(profile), Some(calls)) = (steps, &mut self.recorded, &self.calls)
             && !profile.is_full()
         {
             profile
@@ -227,8 +233,8 @@ impl crate::Session for ExecuTorchSession {
     }
 
     fn begin_profile(&mut self) {
-        self.recorded = self.profiled.as_ref().map(|calls| Profile {
-            nodes: placement::nodes(calls),
+        self.recorded = self.calls.as_ref().map(|_| Profile {
+            nodes: self.nodes.clone(),
             runs: Vec::new(),
         });
     }

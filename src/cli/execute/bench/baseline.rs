@@ -144,23 +144,27 @@ impl Baseline {
         Ok(found)
     }
 
-    /// Returns the ratio of a series to its saved time. Fails if the baseline does not have it.
-    pub(super) fn ratio(
-        &self,
-        label: &str,
-        series: &Series,
-        reference: &Series,
-    ) -> Result<Option<Ratio>, Failure> {
-        let Some(saved) = self.series.iter().find(|saved| saved.label == label) else {
-            let known: Vec<&str> = self.series.iter().map(|it| it.label.as_str()).collect();
-            return Err(Failure::Other(format!(
-                "the baseline has no times of `{label}`; it has: {}",
-                known.join("; ")
-            )));
-        };
-        Ok(Ratio::between(
-            &round_ratios(series, reference),
-            &saved.ratios,
-        ))
+    /// Fails if the times of a series are missing.
+    pub(super) fn check(&self, labels: &[String]) -> Result<(), Failure> {
+        match labels.iter().find(|label| self.saved(label).is_none()) {
+            None => Ok(()),
+            Some(label) => {
+                let known: Vec<&str> = self.series.iter().map(|it| it.label.as_str()).collect();
+                Err(Failure::Other(format!(
+                    "the baseline has no times of `{label}`; it has: {}",
+                    known.join("; ")
+                )))
+            }
+        }
+    }
+
+    fn saved(&self, label: &str) -> Option<&SavedSeries> {
+        self.series.iter().find(|saved| saved.label == label)
+    }
+
+    /// Returns the ratio of a series to its saved time.
+    pub(super) fn ratio(&self, label: &str, series: &Series, reference: &Series) -> Option<Ratio> {
+        let saved = self.saved(label)?;
+        Ratio::between(&round_ratios(series, reference), &saved.ratios)
     }
 }

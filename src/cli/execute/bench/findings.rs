@@ -3,7 +3,7 @@
 use super::super::findings::{FindingLocation, merge_reports};
 use super::super::sides::ExecutionSide;
 use super::gate::Verdict;
-use super::report::{SeriesReport, ratio};
+use super::report::{BenchReport, ratio};
 use pkgtool_base::diagnostic::{Report, RuleMeta, Severity};
 
 /// The rule about models that are slower than allowed.
@@ -34,10 +34,10 @@ pub(super) fn rules() -> Vec<&'static RuleMeta> {
 }
 
 /// Returns the findings about these sides.
-pub(super) fn of(sides: &[ExecutionSide], series: &[SeriesReport], limit: f64) -> Report {
-    let reports = sides.iter().zip(series).map(|(side, series)| {
-        let message = match (series.verdict, series.judged_ratio()) {
-            (Some(Verdict::Slower), Some((found, of))) => Some(format!(
+pub(super) fn of(sides: &[ExecutionSide], report: &BenchReport) -> Report {
+    let reports = sides.iter().zip(&report.series).map(|(side, series)| {
+        let message = match (series.verdict, series.judged_ratio(), report.max_ratio) {
+            (Some(Verdict::Slower), Some((found, of)), Some(limit)) => Some(format!(
                 "{} takes {} of the time of {of}; the limit is {limit}",
                 series.label,
                 ratio(found),

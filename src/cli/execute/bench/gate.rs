@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use super::super::findings::FindingArgs;
 use super::baseline::Baseline;
-use crate::cli::exit::Failure;
 use pkgtool_engine::runtime::measure::Series;
 use pkgtool_engine::runtime::statistics::Ratio;
 
@@ -74,7 +73,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// What the ratios of a measurement are held against.
+/// The limit and the saved times with which ratios are compared.
 pub(super) struct GateJudge<'a> {
     /// The limit, if there is one.
     pub(super) limit: Option<f64>,
@@ -98,7 +97,7 @@ pub(super) struct JudgedRatios {
 impl GateJudge<'_> {
     /// Judges the series of the side at this place. `measured` are those of all sides, then that of
     /// the reference if there is a baseline.
-    pub(super) fn judge(&self, measured: &[Series], place: usize) -> Result<JudgedRatios, Failure> {
+    pub(super) fn judge(&self, measured: &[Series], place: usize) -> JudgedRatios {
         let series = &measured[place];
         let mut judged = JudgedRatios::default();
         if place > 0 {
@@ -106,7 +105,7 @@ impl GateJudge<'_> {
         }
         if let (Some(baseline), Some(reference)) = (self.baseline, measured.get(self.labels.len()))
         {
-            judged.to_baseline = baseline.ratio(&self.labels[place], series, reference)?;
+            judged.to_baseline = baseline.ratio(&self.labels[place], series, reference);
         }
         let held = if self.baseline.is_some() {
             &judged.to_baseline
@@ -115,17 +114,13 @@ impl GateJudge<'_> {
         };
         let held = self.limit.zip(held.as_ref());
         judged.verdict = held.map(|(limit, ratio)| Verdict::of(ratio, limit));
-        Ok(judged)
+        judged
     }
 
     /// Returns whether a limit is within the interval of a ratio.
-    pub(super) fn is_undecided(&self, measured: &[Series]) -> Result<bool, Failure> {
-        for place in 0..self.labels.len() {
-            if self.judge(measured, place)?.verdict == Some(Verdict::Undecided) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+    pub(super) fn is_undecided(&self, measured: &[Series]) -> bool {
+        let mut verdicts = (0..self.labels.len()).map(|place| self.judge(measured, place).verdict);
+        self.limit.is_some() && verdicts.any(|verdict| verdict == Some(Verdict::Undecided))
     }
 }
 

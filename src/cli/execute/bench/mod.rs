@@ -153,6 +153,9 @@ pub(in super::super) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
         .zip(&started)
         .map(|(side, one)| side.label(one.started.candidate))
         .collect();
+    if let Some(baseline) = &baseline {
+        baseline.check(&labels)?;
+    }
     let judge = GateJudge {
         limit: gate.max_ratio,
         baseline: baseline.as_ref(),
@@ -165,7 +168,7 @@ pub(in super::super) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
     let mut profiles = Vec::new();
     for (place, (side, one)) in sides.iter().zip(&mut started).enumerate() {
         let mut report = SeriesReport::of(side, &mut one.started, &series[place], args.samples);
-        report.judged(judge.judge(&measured, place)?);
+        report.judged(judge.judge(&measured, place));
         let label = labels[place].clone();
         let launcher = args.target.launcher()?;
         let profile = args
@@ -206,8 +209,7 @@ fn finish(
         let conditions = (&report.machine, args.target.threads, report.date.clone());
         Baseline::new(conditions, series, reference).write(path)?;
     }
-    let limit = args.gate.max_ratio.unwrap_or(f64::INFINITY);
-    let found = findings::of(sides, &report.series, limit);
+    let found = findings::of(sides, report);
     let rules = findings::rules();
     args.gate.findings.write(&found, &rules, report, args.json)
 }
@@ -275,7 +277,7 @@ fn measure(
         for (all, more) in measured.iter_mut().zip(series) {
             all.rounds.extend(more.rounds);
         }
-        if !judge.is_undecided(&measured)? {
+        if !judge.is_undecided(&measured) {
             break;
         }
     }

@@ -35,7 +35,8 @@ pub(super) struct BenchReport {
     timed_seconds: Option<f64>,
     /// The load of other programs during the measurement, if the system reports it.
     other_load: Option<OtherLoad>,
-    max_ratio: Option<f64>,
+    /// The limit on ratios, if there is one.
+    pub(super) max_ratio: Option<f64>,
     /// The measured series, in the order of the command line.
     pub(super) series: Vec<SeriesReport>,
 }

@@ -23,18 +23,7 @@ pub(super) const TABLE: LoweringTable = &[
     }),
     (&["llama::update_cache_with_indices.out"], update_rows),
     (&["llama::custom_sdpa.out"], |call| {
-        attention(
-            call,
-            AttentionArgs {
-                keys: 1,
-                values: 2,
-                position: 3,
-                mask: 4,
-                causal: 6,
-                scale: 7,
-                out: 8,
-            },
-        )
+        attention(call, [1, 2], CUSTOM_SDPA)
     }),
     (&["llama::custom_quantized_sdpa.out"], |call| {
         ensure!(
@@ -46,19 +35,11 @@ pub(super) const TABLE: LoweringTable = &[
         let query = dequantized(call, query)?;
         let keys = dequantized(call, keys)?;
         let values = dequantized(call, values)?;
-        attend(
-            call,
-            [query, keys, values],
-            AttentionArgs {
-                keys: 1,
-                values: 2,
-                position: 3,
-                mask: 4,
-                causal: 6,
-                scale: 7,
-                out: 15,
-            },
-        )
+        let at = AttentionArgs {
+            out: 15,
+            ..CUSTOM_SDPA
+        };
+        attend(call, [query, keys, values], at)
     }),
     (
         &[
@@ -72,32 +53,35 @@ pub(super) const TABLE: LoweringTable = &[
         let start = position(call, 5)?;
         update(call, 1, 3, start, 3)?;
         update(call, 2, 4, start, 4)?;
-        attention(
-            call,
-            AttentionArgs {
-                keys: 3,
-                values: 4,
-                position: 5,
-                mask: 7,
-                causal: 9,
-                scale: 10,
-                out: 11,
-            },
-        )
+        let at = AttentionArgs {
+            position: 5,
+            mask: 7,
+            causal: 9,
+            scale: 10,
+            out: 11,
+        };
+        attention(call, [3, 4], at)
     }),
 ];
 
-/// Positions of the arguments of an attention call; the query is the first argument.
+/// Positions of the arguments of an attention call besides its tensors.
 #[derive(Clone, Copy)]
 struct AttentionArgs {
-    keys: usize,
-    values: usize,
     position: usize,
     mask: usize,
     causal: usize,
     scale: usize,
     out: usize,
 }
+
+/// The arguments of `custom_sdpa`.
+const CUSTOM_SDPA: AttentionArgs = AttentionArgs {
+    position: 3,
+    mask: 4,
+    causal: 6,
+    scale: 7,
+    out: 8,
+};
 
 /// Returns a position in the sequence as a tensor without dimensions.
 fn position(call: &mut OperatorCall<'_, '_>, at: usize) -> TractResult<OutletId> {
@@ -329,12 +313,16 @@ fn hadamard(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
 /// Computes `softmax(query · keysᵀ · scale + mask) · values` over the caches.
 ///
 /// Without a mask, only cache entries up to the position count. All tensors are `[batch, sequence,
-/// heads, width]`. Several query heads may share a cache head.
-fn attention(call: &mut OperatorCall<'_, '_>, at: AttentionArgs) -> TractResult<()> {
+/// heads, width]`. Several query heads may share a cache head. The query is the first argument.
+fn attention(
+    call: &mut OperatorCall<'_, '_>,
+    [keys, values]: [usize; 2],
+    at: AttentionArgs,
+) -> TractResult<()> {
     let float = DType::Float32;
     let query = call.tensor_as(0, float)?;
-    let keys = call.tensor_as(at.keys, float)?;
-    let values = call.tensor_as(at.values, float)?;
+    let keys = call.tensor_as(keys, float)?;
+    let values = call.tensor_as(values, float)?;
     attend(call, [query, keys, values], at)
 }
 
