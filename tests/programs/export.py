@@ -43,7 +43,7 @@ def main():
 
     import harness
 
-    for group in (*GROUPS, *(["networks"] if chosen.large else [])):
+    for group in (*GROUPS, *(["networks", "zoo"] if chosen.large else [])):
         importlib.import_module(group)
     programs = harness.LARGE if chosen.large else harness.PROGRAMS
     unknown = [name for name in chosen.names if name not in programs]

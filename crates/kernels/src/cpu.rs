@@ -25,10 +25,12 @@ pub enum Level {
     Neon,
     /// aarch64: also dot products of bytes.
     NeonDot,
+    /// aarch64: also products of small byte matrices (I8MM).
+    NeonMatrix,
 }
 
 /// All levels in ascending order.
-pub const LEVELS: [Level; 7] = [
+pub const LEVELS: [Level; 8] = [
     Level::Plain,
     Level::Avx2,
     Level::Avx2Vnni,
@@ -36,6 +38,7 @@ pub const LEVELS: [Level; 7] = [
     Level::Avx512Vnni,
     Level::Neon,
     Level::NeonDot,
+    Level::NeonMatrix,
 ];
 
 /// Marks that no level was chosen; not an index of [`LEVELS`].
@@ -55,6 +58,7 @@ impl Level {
             Self::Avx512Vnni => "avx512-vnni",
             Self::Neon => "neon",
             Self::NeonDot => "neon-dot",
+            Self::NeonMatrix => "neon-i8mm",
         }
     }
 
@@ -68,6 +72,7 @@ impl Level {
             Self::Avx512Vnni => &["AVX2", "AVX-512", "AVX-512 VNNI"],
             Self::Neon => &["NEON"],
             Self::NeonDot => &["NEON", "dot products"],
+            Self::NeonMatrix => &["NEON", "dot products", "I8MM"],
         }
     }
 
@@ -89,16 +94,18 @@ impl Level {
                 Self::Avx2Vnni => avx2() && is_x86_feature_detected!("avxvnni"),
                 Self::Avx512 => avx512(),
                 Self::Avx512Vnni => avx512() && is_x86_feature_detected!("avx512vnni"),
-                Self::Neon | Self::NeonDot => false,
+                Self::Neon | Self::NeonDot | Self::NeonMatrix => false,
             }
         }
         #[cfg(target_arch = "aarch64")]
         {
             let neon = || std::arch::is_aarch64_feature_detected!("neon");
+            let dot = || neon() && std::arch::is_aarch64_feature_detected!("dotprod");
             match self {
                 Self::Plain => true,
                 Self::Neon => neon(),
-                Self::NeonDot => neon() && std::arch::is_aarch64_feature_detected!("dotprod"),
+                Self::NeonDot => dot(),
+                Self::NeonMatrix => dot() && std::arch::is_aarch64_feature_detected!("i8mm"),
                 _ => false,
             }
         }

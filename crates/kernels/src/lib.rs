@@ -16,6 +16,7 @@ mod length;
 pub mod rows;
 mod simd;
 pub mod split;
+pub mod transposed;
 pub mod turn;
 pub mod window;
 

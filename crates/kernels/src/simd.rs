@@ -96,26 +96,39 @@ pub(super) mod arm {
         vaddq_s32(sums, vpaddq_s32(low, high))
     }
 
-    /// Adds four products of bytes to each of four sums, by a single instruction.
-    #[target_feature(enable = "neon,dotprod")]
-    #[inline]
-    #[expect(
-        unsafe_code,
-        reason = "an instruction between registers, which the target features allow"
-    )]
-    pub(crate) fn dot_bytes_128(sums: int32x4_t, left: int8x16_t, right: int8x16_t) -> int32x4_t {
-        let mut result = sums;
-        // SAFETY: only registers are read and written.
-        unsafe {
-            std::arch::asm!(
-                "sdot {result:v}.4s, {left:v}.16b, {right:v}.16b",
-                result = inout(vreg) result,
-                left = in(vreg) left,
-                right = in(vreg) right,
-                options(pure, nomem, nostack, preserves_flags),
-            );
-        }
-        result
+    /// Defines functions on registers by a single instruction that has no stable intrinsic.
+    macro_rules! instructions {
+        ($($(#[$doc:meta])* $name:ident, $features:literal, $instruction:literal;)*) => {$(
+            $(#[$doc])*
+            #[target_feature(enable = $features)]
+            #[inline]
+            #[expect(
+                unsafe_code,
+                reason = "an instruction between registers, which the target features allow"
+            )]
+            pub(crate) fn $name(sums: int32x4_t, left: int8x16_t, right: int8x16_t) -> int32x4_t {
+                let mut result = sums;
+                // SAFETY: only registers are read and written.
+                unsafe {
+                    std::arch::asm!(
+                        concat!($instruction, " {result:v}.4s, {left:v}.16b, {right:v}.16b"),
+                        result = inout(vreg) result,
+                        left = in(vreg) left,
+                        right = in(vreg) right,
+                        options(pure, nomem, nostack, preserves_flags),
+                    );
+                }
+                result
+            }
+        )*};
+    }
+
+    instructions! {
+        /// Adds four products of bytes to each of four sums.
+        dot_bytes_128, "neon,dotprod", "sdot";
+        /// Multiplies two rows of eight bytes by two columns of eight bytes. The sums are those of the first row,
+        /// then those of the second.
+        multiply_matrices_128, "neon,i8mm", "smmla";
     }
 }
 
@@ -152,7 +165,7 @@ macro_rules! enter {
                     simd::inside!("avx512f,avx512bw,avx512dq,avx512vl", avx512::$name, $($argument: $type),*);
                 }
                 #[cfg(target_arch = "aarch64")]
-                Level::Neon | Level::NeonDot => {
+                Level::Neon | Level::NeonDot | Level::NeonMatrix => {
                     simd::inside!("neon", neon::$name, $($argument: $type),*);
                 }
                 _ => plain::$name($($argument),*),

@@ -30,7 +30,7 @@ const MAX_WINDOW_SIZE: usize = 1 << 20;
 
 impl Window {
     /// A window of one pixel.
-    pub(crate) const PIXEL: Self = Self {
+    pub const PIXEL: Self = Self {
         kernel: [1, 1],
         stride: [1, 1],
         dilation: [1, 1],

@@ -163,6 +163,17 @@ impl ImageConvolution {
         Ok(self.window.spec(self.input_channels, self.output_channels))
     }
 
+    /// Returns tract's description of the windows of a transposed convolution, after checking the kernel's sizes.
+    pub(crate) fn over_transposed(
+        &self,
+        builder: &Builder,
+        input: OutletId,
+        kernel: &[usize],
+    ) -> TractResult<PoolSpec> {
+        self.check(builder, input, kernel)?;
+        Ok(self.window.spec(self.input_channels, self.output_channels))
+    }
+
     /// Adds a transposed convolution; `adjustment` is added to the size of the output.
     pub(crate) fn wire_transposed(
         &self,
@@ -172,10 +183,11 @@ impl ImageConvolution {
         bias: Option<OutletId>,
         adjustment: &[usize],
     ) -> TractResult<OutletId> {
-        self.check(builder, input, &known_sizes(builder, kernel)?)?;
+        let sizes = known_sizes(builder, kernel)?;
+        let pool_spec = self.over_transposed(builder, input, &sizes)?;
         let bias = self.bias(builder, bias)?;
         let op = Deconv {
-            pool_spec: self.window.spec(self.input_channels, self.output_channels),
+            pool_spec,
             kernel_format: self.format,
             adjustments: adjustment.into(),
             group: self.groups,

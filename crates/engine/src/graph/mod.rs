@@ -46,6 +46,7 @@ pub(crate) mod rows;
 pub(crate) mod runner;
 pub(crate) mod spare;
 pub(crate) mod table;
+pub(crate) mod transposed;
 pub(crate) mod watch;
 pub(crate) mod weights;
 pub(crate) mod wording;

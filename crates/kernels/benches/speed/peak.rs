@@ -88,7 +88,7 @@ fn run(cpu: Cpu) -> usize {
             16
         }
         #[cfg(target_arch = "aarch64")]
-        Level::Neon | Level::NeonDot => {
+        Level::Neon | Level::NeonDot | Level::NeonMatrix => {
             // SAFETY: the level of a `Cpu` is one that the processor has.
             unsafe { neon() };
             4

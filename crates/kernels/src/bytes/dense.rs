@@ -137,7 +137,10 @@ impl<'a> DenseRows<'a> {
 
 /// Returns whether the instructions expect signed inputs.
 pub(super) const fn expects_signed_inputs(cpu: Cpu) -> bool {
-    matches!(cpu.level(), Level::Neon | Level::NeonDot)
+    matches!(
+        cpu.level(),
+        Level::Neon | Level::NeonDot | Level::NeonMatrix
+    )
 }
 
 /// Returns the maximum number of lines in a panel.
@@ -153,7 +156,7 @@ const fn most_rows(cpu: Cpu) -> usize {
     match cpu.level() {
         Level::Plain => 2,
         Level::Avx2 | Level::Neon => 4,
-        Level::Avx2Vnni | Level::NeonDot => 6,
+        Level::Avx2Vnni | Level::NeonDot | Level::NeonMatrix => 6,
         Level::Avx512 | Level::Avx512Vnni => 10,
     }
 }

@@ -111,7 +111,7 @@ const fn width(cpu: Cpu, channels: usize, close: bool) -> usize {
     match cpu.level() {
         Level::Avx512 | Level::Avx512Vnni if close && 64 % channels == 0 => 64,
         Level::Avx512 | Level::Avx512Vnni if channels > 32 => 64,
-        Level::Plain | Level::Neon | Level::NeonDot => 16,
+        Level::Plain | Level::Neon | Level::NeonDot | Level::NeonMatrix => 16,
         _ => 32,
     }
 }

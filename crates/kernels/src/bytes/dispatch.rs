@@ -39,6 +39,12 @@ pub(super) fn block(dense: &Dense, part: &Part, rows: &DenseRows<'_>, target: &m
             dense: &Dense, part: &Part, rows: &DenseRows<'_>, target: &mut TileTarget<'_>
         ),
         #[cfg(target_arch = "aarch64")]
+        Level::NeonMatrix => inside!(
+            "neon,dotprod,i8mm",
+            neon::matrix::block,
+            dense: &Dense, part: &Part, rows: &DenseRows<'_>, target: &mut TileTarget<'_>
+        ),
+        #[cfg(target_arch = "aarch64")]
         Level::NeonDot => inside!(
             "neon,dotprod",
             neon::dot::block,
@@ -93,7 +99,7 @@ pub(super) fn pixels(
             depthwise: &ByteDepthwise, view: &WindowView<'_>, first: usize, output: &mut [u8]
         ),
         #[cfg(target_arch = "aarch64")]
-        (Level::NeonDot, 16) => inside!(
+        (Level::NeonDot | Level::NeonMatrix, 16) => inside!(
             "neon,dotprod",
             neon::dot::pixels,
             depthwise: &ByteDepthwise, view: &WindowView<'_>, first: usize, output: &mut [u8]

@@ -2,7 +2,7 @@
 
 /// Defines operations on 128-bit registers, and the kernels on them.
 macro_rules! of_128_bits {
-    ($name:ident, $features:literal, rows: $rows:tt, { $($dot:tt)* }) => {
+    ($name:ident, $features:literal, rows: $rows:tt, dot: $dot:ident, { $($products:tt)* }) => {
         #[doc = concat!("Registers of 128 bits with ", $features, ".")]
         pub(super) mod $name {
             use std::arch::aarch64::*;
@@ -124,14 +124,118 @@ macro_rules! of_128_bits {
             #[target_feature(enable = $features)]
             #[inline]
             fn dot(sums: Register, words: int8x16_t, weights: int8x16_t) -> Register {
-                $($dot)*(sums, words, weights)
+                $dot(sums, words, weights)
             }
 
             tiles!(#[target_feature(enable = $features)] rows: $rows, lines: [1]);
+            $($products)*
             blocks!(#[target_feature(enable = $features)]);
         }
     };
 }
 
-of_128_bits!(dot, "neon,dotprod", rows: [1 2 3 4 5 6], { dot_bytes_128 });
-of_128_bits!(pairs, "neon", rows: [1 2 3 4], { dot_pairs_128 });
+/// Defines the sums of tiles by products of two rows by two channels, eight inputs at a time.
+macro_rules! matrix_products {
+    (#[$attribute:meta]) => {
+        /// Returns eight inputs of each of two rows.
+        #[$attribute]
+        #[inline]
+        fn pair<const FLIP: bool>(first: &[[u8; 4]], second: &[[u8; 4]]) -> int8x16_t {
+            flipped::<FLIP>(vcombine_u8(eight(first), eight(second)))
+        }
+
+        /// Returns eight inputs, of which the second half may be missing.
+        #[$attribute]
+        #[inline]
+        fn eight(words: &[[u8; 4]]) -> uint8x8_t {
+            let (low, high) = match words {
+                [low, high, ..] => (*low, *high),
+                [low] => (*low, [0; 4]),
+                [] => ([0; 4], [0; 4]),
+            };
+            let low = vdup_n_u32(u32::from_ne_bytes(low));
+            vreinterpret_u8_u32(vset_lane_u32::<1>(u32::from_ne_bytes(high), low))
+        }
+
+        /// Returns the weights of eight inputs, for two channels in each register.
+        #[$attribute]
+        #[inline]
+        fn columns(first: &Line, second: &Line) -> [int8x16_t; 2 * PARTS] {
+            let (first, second) = (weights(first), weights(second));
+            let mut columns = [vdupq_n_s8(0); 2 * PARTS];
+            for part in 0..PARTS {
+                let a = vreinterpretq_s32_s8(first[part]);
+                let b = vreinterpretq_s32_s8(second[part]);
+                columns[2 * part] = vreinterpretq_s8_s32(vzip1q_s32(a, b));
+                columns[2 * part + 1] = vreinterpretq_s8_s32(vzip2q_s32(a, b));
+            }
+            columns
+        }
+
+        #[$attribute]
+        #[inline]
+        fn products<const ROWS: usize, const LINES: usize, const FLIP: bool>(
+            dense: &Dense,
+            panel: &BytePanel<'_>,
+            slices: &[&[[u8; 4]]],
+            finished: &mut [[[i32; CHANNELS]; LINES]; ROWS],
+        ) {
+            const { assert!(LINES == 1, "panels of one line") };
+            let steps = dense.steps;
+            // An odd last row is multiplied twice.
+            let second = |row: usize| (row + 1).min(ROWS - 1);
+            let bias = integers(&panel.bias[0]);
+            let mut start = [zero(); 2 * PARTS];
+            for part in 0..PARTS {
+                let (low, high) = (vget_low_s32(bias[part]), vget_high_s32(bias[part]));
+                start[2 * part] = vcombine_s32(low, low);
+                start[2 * part + 1] = vcombine_s32(high, high);
+            }
+            // Only those of even rows are used.
+            let mut sums = [start; ROWS];
+            let nothing = Line([0; 64]);
+            let taps = slices
+                .chunks_exact(ROWS)
+                .zip(panel.weights.chunks_exact(steps));
+            for (rows, lines) in taps {
+                let mut words = [&rows[0][..steps]; ROWS];
+                for row in 1..ROWS {
+                    words[row] = &rows[row][..steps];
+                }
+                for (two, lines) in lines.chunks(2).enumerate() {
+                    let packed = columns(&lines[0], lines.get(1).unwrap_or(&nothing));
+                    for row in (0..ROWS).step_by(2) {
+                        let inputs =
+                            pair::<FLIP>(&words[row][2 * two..], &words[second(row)][2 * two..]);
+                        for column in 0..2 * PARTS {
+                            sums[row][column] =
+                                multiply_matrices_128(sums[row][column], inputs, packed[column]);
+                        }
+                    }
+                }
+            }
+            for row in (0..ROWS).step_by(2) {
+                let (mut upper, mut lower) = ([zero(); PARTS], [zero(); PARTS]);
+                for part in 0..PARTS {
+                    let (a, b) = (sums[row][2 * part], sums[row][2 * part + 1]);
+                    upper[part] = vcombine_s32(vget_low_s32(a), vget_low_s32(b));
+                    lower[part] = vcombine_s32(vget_high_s32(a), vget_high_s32(b));
+                }
+                store_integers(&mut finished[row][0], upper);
+                store_integers(&mut finished[second(row)][0], lower);
+            }
+        }
+    };
+}
+
+of_128_bits!(matrix, "neon,dotprod,i8mm", rows: [1 2 3 4 5 6], dot: dot_bytes_128, {
+    matrix_products!(#[target_feature(enable = "neon,dotprod,i8mm")]);
+});
+of_128_bits!(dot, "neon,dotprod", rows: [1 2 3 4 5 6], dot: dot_bytes_128, {
+    use crate::bytes::tiles::dot_products;
+    dot_products!(#[target_feature(enable = "neon,dotprod")]);
+});
+of_128_bits!(pairs, "neon", rows: [1 2 3 4], dot: dot_pairs_128, {
+    use crate::bytes::tiles::dot_products;
+    dot_products!(#[target_feature(enable = "neon")]);
+});

@@ -4,7 +4,9 @@ use super::ByteLimits;
 use super::dense::{BytePanel, Dense, DenseRows, Part};
 use super::depthwise::{ByteDepthwise, WindowView};
 use super::round_to;
-use super::tiles::{CHANNELS, Line, TilePlace, TileTarget, blocks, chunk, part, tiles};
+use super::tiles::{
+    CHANNELS, Line, TilePlace, TileTarget, blocks, chunk, dot_products, part, tiles,
+};
 
 /// Sums of 16 channels.
 type Register = [i32; 16];
@@ -85,4 +87,5 @@ const fn store_integers(to: &mut [i32; 16], [sums]: [Register; PARTS]) {
 }
 
 tiles!(rows: [1 2], lines: [1]);
+dot_products!();
 blocks!();

@@ -109,6 +109,46 @@ macro_rules! tiles {
             place: TilePlace,
             target: &mut TileTarget<'_>,
         ) {
+            let mut finished = [[[0; CHANNELS]; LINES]; ROWS];
+            products::<ROWS, LINES, FLIP>(dense, panel, slices, &mut finished);
+            for (row, finished) in finished.iter().enumerate() {
+                for (line, sums) in finished.iter().enumerate() {
+                    let start = place.start + row * place.stride + line * CHANNELS;
+                    let width = place.width.saturating_sub(line * CHANNELS).min(CHANNELS);
+                    match target {
+                        TileTarget::Bytes(bytes) => {
+                            let to = &mut bytes[start..start + width];
+                            let factors = &panel.factors[line];
+                            if let Ok(to) = <&mut [u8; CHANNELS]>::try_from(&mut *to) {
+                                store_bytes(to, integers(sums), factors, dense.limits);
+                            } else {
+                                let mut all = [0; CHANNELS];
+                                store_bytes(&mut all, integers(sums), factors, dense.limits);
+                                to.copy_from_slice(&all[..width]);
+                            }
+                        }
+                        TileTarget::Sums(numbers) => {
+                            numbers[start..start + width].copy_from_slice(&sums[..width]);
+                        }
+                    }
+                }
+            }
+        }
+    };
+}
+pub(super) use tiles;
+
+/// Defines the sums of tiles by dot products.
+macro_rules! dot_products {
+    ($(#[$attribute:meta])*) => {
+        $(#[$attribute])*
+        #[inline]
+        fn products<const ROWS: usize, const LINES: usize, const FLIP: bool>(
+            dense: &Dense,
+            panel: &BytePanel<'_>,
+            slices: &[&[[u8; 4]]],
+            finished: &mut [[[i32; CHANNELS]; LINES]; ROWS],
+        ) {
             let mut start = [[zero(); PARTS]; LINES];
             for line in 0..LINES {
                 start[line] = integers(&panel.bias[line]);
@@ -138,38 +178,15 @@ macro_rules! tiles {
             }
             // Arrays indexed by a loop that is not unrolled live in memory; the sums would then be
             // stored in each step.
-            let mut finished = [[[0; CHANNELS]; LINES]; ROWS];
             for row in 0..ROWS {
                 for line in 0..LINES {
                     store_integers(&mut finished[row][line], sums[row][line]);
                 }
             }
-            for (row, finished) in finished.iter().enumerate() {
-                for (line, sums) in finished.iter().enumerate() {
-                    let start = place.start + row * place.stride + line * CHANNELS;
-                    let width = place.width.saturating_sub(line * CHANNELS).min(CHANNELS);
-                    match target {
-                        TileTarget::Bytes(bytes) => {
-                            let to = &mut bytes[start..start + width];
-                            let factors = &panel.factors[line];
-                            if let Ok(to) = <&mut [u8; CHANNELS]>::try_from(&mut *to) {
-                                store_bytes(to, integers(sums), factors, dense.limits);
-                            } else {
-                                let mut all = [0; CHANNELS];
-                                store_bytes(&mut all, integers(sums), factors, dense.limits);
-                                to.copy_from_slice(&all[..width]);
-                            }
-                        }
-                        TileTarget::Sums(numbers) => {
-                            numbers[start..start + width].copy_from_slice(&sums[..width]);
-                        }
-                    }
-                }
-            }
         }
     };
 }
-pub(super) use tiles;
+pub(super) use dot_products;
 
 /// Defines blocks of channels for depthwise convolutions.
 macro_rules! blocks {

@@ -12,7 +12,7 @@ macro_rules! of_512_bits {
             use crate::bytes::ByteLimits;
             use crate::bytes::dense::{Dense, BytePanel, Part, DenseRows};
             use crate::bytes::depthwise::{ByteDepthwise, WindowView};
-            use crate::bytes::tiles::{CHANNELS, Line, TilePlace, TileTarget, blocks, chunk, part, tiles};
+            use crate::bytes::tiles::{CHANNELS, Line, TilePlace, TileTarget, blocks, chunk, dot_products, part, tiles};
             use crate::simd::x86::*;
 
             /// Sums of 16 channels.
@@ -126,6 +126,7 @@ macro_rules! of_512_bits {
                 #[target_feature(enable = $features)]
                 rows: [1 2 3 4 5 6 7 8 9 10], lines: [1 2]
             );
+            dot_products!(#[target_feature(enable = $features)]);
             blocks!(#[target_feature(enable = $features)]);
         }
     };
@@ -251,7 +252,7 @@ macro_rules! of_256_bits {
 macro_rules! tiles_of_256_bits {
     ($features:literal, rows: $rows:tt) => {
         use crate::bytes::dense::{Dense, BytePanel, Part, DenseRows};
-        use crate::bytes::tiles::{CHANNELS, TilePlace, TileTarget, tiles};
+        use crate::bytes::tiles::{CHANNELS, TilePlace, TileTarget, dot_products, tiles};
 
         #[target_feature(enable = $features)]
         #[inline]
@@ -284,6 +285,7 @@ macro_rules! tiles_of_256_bits {
         }
 
         tiles!(#[target_feature(enable = $features)] rows: $rows, lines: [1]);
+        dot_products!(#[target_feature(enable = $features)]);
     };
 }
 

@@ -39,7 +39,7 @@ pub(super) const fn of(cpu: Cpu) -> TileShape {
         Level::Plain => (4, 4, 4),
         Level::Avx2 | Level::Avx2Vnni => (8, 8, 6),
         Level::Avx512 | Level::Avx512Vnni => (16, 8, 10),
-        Level::Neon | Level::NeonDot => (4, 4, 8),
+        Level::Neon | Level::NeonDot | Level::NeonMatrix => (4, 4, 8),
     };
     TileShape { lanes, half, most }
 }

@@ -4,9 +4,9 @@
 //! instructions.
 
 /// Defines products of bytes. The surrounding module defines `Ints`, `Floats`, their `LANES`, and
-/// functions on them.
+/// functions on them; `$products` returns the sums.
 macro_rules! byte_tiles {
-    ($(#[$attribute:meta])*) => {
+    ($(#[$attribute:meta])* $products:ident) => {
         /// Multiplies `M` quantised rows by `N` registers of weights.
         $(#[$attribute])*
         fn byte_tile<const FOUR: bool, const M: usize, const N: usize>(
@@ -42,7 +42,7 @@ macro_rules! byte_tiles {
                 let at = panel * groups + group;
                 let steps = if FOUR { octets } else { 2 * octets };
                 let steps = &work.panels.steps[at * steps..(at + 1) * steps];
-                sums = products::<FOUR, M, N>(steps, register, inputs, sums);
+                sums = $products::<FOUR, M, N>(steps, register, inputs, sums);
                 let scales = &work.panels.scales[at];
                 if groups > 1 {
                     for m in 0..M {
@@ -76,7 +76,13 @@ macro_rules! byte_tiles {
                 }
             }
         }
+    };
+}
+pub(super) use byte_tiles;
 
+/// Defines the sums of tiles by dot products.
+macro_rules! row_dot_products {
+    ($(#[$attribute:meta])*) => {
         /// Returns the rows' first elements as slices of the same length.
         #[inline]
         $(#[$attribute])*
@@ -92,7 +98,8 @@ macro_rules! byte_tiles {
 
         /// Adds the products of a group's inputs and weights.
         $(#[$attribute])*
-        fn products<const FOUR: bool, const M: usize, const N: usize>(
+        #[inline]
+        fn dot_products<const FOUR: bool, const M: usize, const N: usize>(
             steps: &[PanelStep],
             register: usize,
             inputs: [&[[i32; 2]]; M],
@@ -142,5 +149,4 @@ macro_rules! byte_tiles {
         }
     };
 }
-
-pub(super) use byte_tiles;
+pub(super) use row_dot_products;

@@ -47,6 +47,14 @@ pub(super) fn panels(cpu: Cpu, work: &RowWork<'_>, first: usize, output: &mut [P
             output: &mut [PanelLanes<f32>]
         ),
         #[cfg(target_arch = "aarch64")]
+        Level::NeonMatrix => simd::inside!(
+            "neon,dotprod,i8mm",
+            neon::matrix::panels,
+            work: &RowWork<'_>,
+            first: usize,
+            output: &mut [PanelLanes<f32>]
+        ),
+        #[cfg(target_arch = "aarch64")]
         Level::NeonDot => simd::inside!(
             "neon,dotprod",
             neon::dot::panels,
@@ -188,7 +196,7 @@ macro_rules! wide {
             _mm512_and_si512 _mm512_srli_epi32 _mm512_srlv_epi32 _mm512_add_epi32 _mm512_mullo_epi32,
             _mm512_cvtepi32_ps _mm512_mul_ps _mm512_fmadd_ps
         );
-        crate::rows::loops::loops!($(#[$attribute])* 6, 2, 2);
+        crate::rows::loops::loops!($(#[$attribute])* 6, 2, 2, dot_products);
     };
 }
 
@@ -205,7 +213,7 @@ macro_rules! narrow {
             _mm256_and_si256 _mm256_srli_epi32 _mm256_srlv_epi32 _mm256_add_epi32 _mm256_mullo_epi32,
             _mm256_cvtepi32_ps _mm256_mul_ps _mm256_fmadd_ps
         );
-        crate::rows::loops::loops!($(#[$attribute])* 3, 2, 4);
+        crate::rows::loops::loops!($(#[$attribute])* 3, 2, 4, dot_products);
     };
 }
 
@@ -300,7 +308,7 @@ mod plain {
     type Ints = [i32; LANES];
     type Floats = [f32; LANES];
 
-    crate::rows::loops::loops!(1, 4, 4);
+    crate::rows::loops::loops!(1, 4, 4, dot_products);
 
     fn ints(x: i32) -> Ints {
         [x; LANES]

@@ -3,9 +3,9 @@
 /// Defines a module's loops over panels and rows.
 ///
 /// `$rows` is the maximum number of rows in a tile, `$registers` the number of registers then, and
-/// `$alone` the number for a single row.
+/// `$alone` the number for a single row. `$products` multiplies bytes.
 macro_rules! loops {
-    ($(#[$attribute:meta])* $rows:literal, $registers:literal, $alone:literal) => {
+    ($(#[$attribute:meta])* $rows:literal, $registers:literal, $alone:literal, $products:ident) => {
         use crate::rows::panels::{Bits, PanelLanes, PANEL, PanelStep};
         use crate::rows::quantize::Quantized;
         use crate::rows::work::{Inputs, Reals, RowWork};
@@ -72,7 +72,8 @@ macro_rules! loops {
             }
         }
 
-        crate::rows::byte_tiles::byte_tiles!($(#[$attribute])*);
+        crate::rows::byte_tiles::byte_tiles!($(#[$attribute])* $products);
+        crate::rows::byte_tiles::row_dot_products!($(#[$attribute])*);
         crate::rows::real_tiles::real_tiles!($(#[$attribute])*);
     };
 }

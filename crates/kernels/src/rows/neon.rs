@@ -3,7 +3,7 @@
 
 /// Defines operations on 128-bit registers, and the kernels on them.
 macro_rules! of_128_bits {
-    ($name:ident, $features:literal, $dot:ident, $dot_small:path) => {
+    ($name:ident, $features:literal, $dot:ident, $dot_small:path, $products:ident $($more:tt)*) => {
         #[doc = concat!("Registers of 128 bits with ", $features, ".")]
         pub(super) mod $name {
             use std::arch::aarch64::*;
@@ -18,8 +18,10 @@ macro_rules! of_128_bits {
                 #[target_feature(enable = $features)]
                 6,
                 2,
-                4
+                4,
+                $products
             );
+            $($more)*
 
             #[target_feature(enable = $features)]
             #[inline]
@@ -145,5 +147,98 @@ fn dot_of_small(
     vpadalq_s16(sums, vpaddq_s16(low, vmull_high_s8(small, bytes)))
 }
 
-of_128_bits!(dot, "neon,dotprod", dot_bytes_128, dot_bytes_128);
-of_128_bits!(pairs, "neon", dot_pairs_128, super::dot_of_small);
+/// Defines products of two rows by two outputs, eight inputs at a time.
+macro_rules! matrix_products {
+    (#[$attribute:meta]) => {
+        /// Returns the weights of eight inputs, for two outputs in each register.
+        #[$attribute]
+        #[inline]
+        fn columns<const FOUR: bool>(
+            steps: &[PanelStep],
+            octet: usize,
+            register: usize,
+        ) -> [int8x16_t; 2] {
+            let (first, second) = if FOUR {
+                let both = weights(&steps[octet], register);
+                (low(both), high(both))
+            } else {
+                let signs = vdupq_n_s32(i32::from_ne_bytes([0x80; 4]));
+                let (first, second) = (&steps[2 * octet], &steps[2 * octet + 1]);
+                (
+                    veorq_s32(weights(first, register), signs),
+                    veorq_s32(weights(second, register), signs),
+                )
+            };
+            [
+                vreinterpretq_s8_s32(vzip1q_s32(first, second)),
+                vreinterpretq_s8_s32(vzip2q_s32(first, second)),
+            ]
+        }
+
+        /// Adds the products of a group's inputs and weights.
+        #[$attribute]
+        #[inline]
+        fn matrix_products<const FOUR: bool, const M: usize, const N: usize>(
+            steps: &[PanelStep],
+            register: usize,
+            inputs: [&[[i32; 2]]; M],
+            mut sums: [[Ints; N]; M],
+        ) -> [[Ints; N]; M] {
+            if M == 1 {
+                return dot_products::<FOUR, M, N>(steps, register, inputs, sums);
+            }
+            let octets = if FOUR { steps.len() } else { steps.len() / 2 };
+            let inputs = equally_long(inputs, octets);
+            // An odd last row is multiplied twice. Only the sums of even rows are used.
+            let second = |row: usize| (row + 1).min(M - 1);
+            let mut pairs = [[[ints(0); 2]; N]; M];
+            for octet in 0..octets {
+                let mut packed = [[vdupq_n_s8(0); 2]; N];
+                for n in 0..N {
+                    packed[n] = columns::<FOUR>(steps, octet, register + n);
+                }
+                for row in (0..M).step_by(2) {
+                    let ([a, b], [c, d]) = (inputs[row][octet], inputs[second(row)][octet]);
+                    let both = vreinterpretq_s8_s32(load_integers_128(&[a, b, c, d]));
+                    for n in 0..N {
+                        for half in 0..2 {
+                            pairs[row][n][half] =
+                                multiply_matrices_128(pairs[row][n][half], both, packed[n][half]);
+                        }
+                    }
+                }
+            }
+            for row in (0..M).step_by(2) {
+                for n in 0..N {
+                    let [a, b] = pairs[row][n];
+                    let upper = vcombine_s32(vget_low_s32(a), vget_low_s32(b));
+                    sums[row][n] = add_ints(sums[row][n], upper);
+                    if row + 1 < M {
+                        let lower = vcombine_s32(vget_high_s32(a), vget_high_s32(b));
+                        sums[row + 1][n] = add_ints(sums[row + 1][n], lower);
+                    }
+                }
+            }
+            sums
+        }
+    };
+}
+
+of_128_bits!(
+    matrix, "neon,dotprod,i8mm", dot_bytes_128, dot_bytes_128, matrix_products
+    matrix_products!(#[target_feature(enable = "neon,dotprod,i8mm")]);
+);
+of_128_bits!(
+    dot,
+    "neon,dotprod",
+    dot_bytes_128,
+    dot_bytes_128,
+    dot_products
+);
+of_128_bits!(
+    pairs,
+    "neon",
+    dot_pairs_128,
+    super::dot_of_small,
+    dot_products
+);

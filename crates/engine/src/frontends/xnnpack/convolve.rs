@@ -14,7 +14,7 @@ use crate::graph::kernel::Kernel;
 use crate::tensor::DType;
 use pkgtool_model::executorch::xnnpack::{Conv, ConvKind, PoolWindow};
 
-fn pair(numbers: [u64; 2]) -> TractResult<Vec<usize>> {
+pub(super) fn pair(numbers: [u64; 2]) -> TractResult<Vec<usize>> {
     numbers
         .iter()
         .map(|number| Ok(usize::try_from(*number)?))

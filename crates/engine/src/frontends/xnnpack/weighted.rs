@@ -3,13 +3,16 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::bytes::clamp_range;
+use super::convolve::pair;
 use super::{Held, XnnpackLowering, constant, grid};
 use crate::graph::images::{over_images, window};
 use crate::graph::rows::{product_of_rows, turned};
+use crate::graph::transposed::TransposedImages;
 use pkgtool_kernels::Cpu;
 use pkgtool_kernels::bytes::elementwise::Grid;
 use pkgtool_kernels::bytes::{ByteConvolution, ByteProduct, Requantize, convolution, product};
-use pkgtool_kernels::window::{Channels, WindowPositions};
+use pkgtool_kernels::transposed::{TransposedPart, TransposedPlan};
+use pkgtool_kernels::window::{Channels, Window, WindowPositions};
 use pkgtool_model::executorch::xnnpack::{Conv, ConvKind};
 
 /// The parameters of a quantised product: input, grids, weights, bias and requantisation.
@@ -72,9 +75,8 @@ impl XnnpackLowering<'_> {
         clamp: Option<(f32, f32)>,
     ) -> TractResult<bool> {
         let order = match conv.kind {
-            ConvKind::Plain => [0, 1, 2, 3],
+            ConvKind::Plain | ConvKind::Transposed => [0, 1, 2, 3],
             ConvKind::Depthwise => [3, 1, 2, 0],
-            ConvKind::Transposed => return Ok(false),
         };
         let &[a, b, c, d] = self.value(conv.filter).dims.as_slice() else {
             return Ok(false);
@@ -90,23 +92,20 @@ impl XnnpackLowering<'_> {
         let [outputs, height, width, inputs] = order.map(|dim| stored[dim]);
         let shape = self.convolution(conv, weighted.input)?;
         let sizes = [outputs, inputs, height, width];
-        let spec = shape.over(self.builder, weighted.input, &sizes)?;
-        let channels = Channels {
-            input: shape.input_channels,
-            output: shape.output_channels,
-            groups: shape.groups,
-        };
-        let window = window(&spec).map_err(TractError::msg)?;
         let weights = match conv.kind {
             // `[1, h, w, o]`: a column for each channel.
-            ConvKind::Depthwise if inputs == 1 => turned(&weighted.weights, outputs),
+            ConvKind::Depthwise if inputs == 1 => &turned(&weighted.weights, outputs),
             ConvKind::Depthwise => return Ok(false),
-            _ => weighted.weights,
+            _ => &weighted.weights,
         };
         let parts = convolution::ConvolutionParams {
-            window,
-            channels,
-            weights: &weights,
+            window: Window::PIXEL,
+            channels: Channels {
+                input: shape.input_channels,
+                output: shape.output_channels,
+                groups: shape.groups,
+            },
+            weights,
             weight_zeros: &[weighted.weight_zero],
             bias: weighted.bias.as_deref(),
             input_zero: weighted.from.zero_point,
@@ -114,15 +113,38 @@ impl XnnpackLowering<'_> {
             sign_out: weighted.to.sign,
             requantize: &weighted.requantize,
         };
-        let Ok(kernel) = ByteConvolution::new(Cpu::chosen(), &parts) else {
-            return Ok(false);
-        };
-        let bytes = kernel.bytes();
         let fact = self.builder.model.outlet_fact(weighted.input)?;
-        let run = move |placed: &WindowPositions, from: &[&[u8]], to: &mut [u8], split| {
-            kernel.run(placed, from[0], to, split)
+        let kernel = if conv.kind == ConvKind::Transposed {
+            let spec = shape.over_transposed(self.builder, weighted.input, &sizes)?;
+            let adjustment = pair(conv.adjustment)?;
+            let Ok(transposed) = TransposedImages::new(&spec, &adjustment, shape.groups) else {
+                return Ok(false);
+            };
+            let Ok(kernels) =
+                transposed.kernels(|plan, part| transposed_kernel(plan, part, &parts))
+            else {
+                return Ok(false);
+            };
+            let bytes = kernels.iter().map(ByteConvolution::bytes).sum();
+            let run = |kernel: &ByteConvolution,
+                       placed: &WindowPositions,
+                       from: &[u8],
+                       to: &mut [u8],
+                       split| { kernel.run(placed, from, to, split) };
+            transposed.over("ConvolveTransposedBytes", fact, (kernels, bytes), run)?
+        } else {
+            let spec = shape.over(self.builder, weighted.input, &sizes)?;
+            let window = window(&spec).map_err(TractError::msg)?;
+            let parts = convolution::ConvolutionParams { window, ..parts };
+            let Ok(kernel) = ByteConvolution::new(Cpu::chosen(), &parts) else {
+                return Ok(false);
+            };
+            let bytes = kernel.bytes();
+            let run = move |placed: &WindowPositions, from: &[&[u8]], to: &mut [u8], split| {
+                kernel.run(placed, from[0], to, split)
+            };
+            over_images("ConvolveBytes", spec, fact, bytes, run)?
         };
-        let kernel = over_images("ConvolveBytes", spec, fact, bytes, run)?;
         let outlet = self.builder.wire(kernel, &[weighted.input])?;
         self.held.insert(conv.output, Held::Bytes(outlet));
         Ok(true)
@@ -176,4 +198,26 @@ impl XnnpackLowering<'_> {
         self.held.insert(ids[2], Held::Bytes(outlet));
         Ok(true)
     }
+}
+
+/// Packs a part of a transposed convolution.
+fn transposed_kernel(
+    plan: &TransposedPlan,
+    part: &TransposedPart,
+    whole: &convolution::ConvolutionParams<'_>,
+) -> Result<ByteConvolution, String> {
+    let bias = whole.bias.map(|bias| plan.of_channels(part, bias));
+    let mut requantize = whole.requantize.clone();
+    if requantize.factors.len() > 1 {
+        requantize.factors = plan.of_channels(part, &requantize.factors);
+    }
+    let parts = convolution::ConvolutionParams {
+        window: part.window,
+        channels: part.channels,
+        weights: &plan.weights(part, whole.weights)?,
+        bias: bias.as_deref(),
+        requantize: &requantize,
+        ..whole.clone()
+    };
+    ByteConvolution::new(Cpu::chosen(), &parts)
 }

@@ -14,6 +14,7 @@ pub(super) struct Chain {
     /// Is `true` if the weights are integers, whose sums are exact. Factors must not be merged into
     /// them then.
     is_whole: bool,
+    may_add: bool,
     /// An image of the same shape to add.
     pub(super) added: Option<OutletId>,
     /// The last operation.
@@ -24,15 +25,16 @@ pub(super) struct Chain {
 
 impl Chain {
     /// Returns the chain after `start`, an image computed from weights, with this many channels
-    /// along `axis`.
+    /// along `axis`. It has sums of images only if `may_add`.
     pub(super) fn after(
         model: &TypedModel,
         start: OutletId,
         weights: &[f32],
-        channels: usize,
-        axis: usize,
+        (channels, axis): (usize, usize),
+        may_add: bool,
     ) -> TractResult<Self> {
         let mut chain = Self {
+            may_add,
             scaled: vec![(1.0, 0.0); channels],
             is_whole: weights.iter().all(|weight| weight.fract() == 0.0),
             added: None,
@@ -120,7 +122,8 @@ impl Chain {
         }
         let name = op.0.name();
         let Some(known) = &fact.konst else {
-            let is_sum = name == "Add" && self.added.is_none() && fact.shape == *shape;
+            let is_sum =
+                self.may_add && name == "Add" && self.added.is_none() && fact.shape == *shape;
             let free = self.activation == Activation::None && other != self.end;
             if is_sum && free {
                 self.added = Some(other);

@@ -1,11 +1,14 @@
-//! Replaces float32 convolutions with constant weights by kernels of this crate.
+//! Replaces float32 convolutions with constant weights, transposed or not, by kernels of this crate.
 
 use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::cnn::deconv::Deconv;
 use tract_onnx::tract_core::ops::cnn::{Conv, KernelFormat, PoolSpec};
 use tract_onnx::tract_core::ops::nn::DataFormat;
 
 use super::chain::Chain;
 use crate::graph::images::{over_images, window};
+use crate::graph::kernel::Kernel;
+use crate::graph::transposed::TransposedImages;
 use pkgtool_kernels::Cpu;
 use pkgtool_kernels::float::{Channels, FloatConvolution};
 use pkgtool_kernels::window::WindowPositions;
@@ -17,15 +20,15 @@ pub(super) fn replaced(
     node: &TypedNode,
     cpu: Cpu,
 ) -> TractResult<Option<TypedModelPatch>> {
-    let Some(conv) = node.op_as::<Conv>() else {
+    let Some(replaced) = Replaced::of(node) else {
         return Ok(None);
     };
-    let Some(weights) = ConvolutionWeights::of(model, node, conv)? else {
+    let Some(weights) = ConvolutionWeights::of(model, node, &replaced)? else {
         return Ok(None);
     };
     let input = model.outlet_fact(node.inputs[0])?;
-    let (rank, spatial) = (input.rank(), conv.pool_spec.rank());
-    let format = conv.pool_spec.data_format;
+    let (rank, spatial) = (input.rank(), replaced.spec.rank());
+    let format = replaced.spec.data_format;
     let has_images = format.has_n();
     let is_ours = input.datum_type == DatumType::F32
         && (1..=2).contains(&spatial)
@@ -39,16 +42,12 @@ pub(super) fn replaced(
         model,
         node.id.into(),
         &weights.kernel,
-        conv.output_channels(),
-        axis,
+        (replaced.spec.output_channels, axis),
+        replaced.adjustments.is_none(),
     )?;
     // The library handles convolutions that the kernel rejects, and reports their errors.
-    let Ok(kernel) = weights.kernel(conv, &chain, cpu) else {
+    let Ok(packed) = weights.packed(&replaced, &chain, cpu) else {
         return Ok(None);
-    };
-    let spec = PoolSpec {
-        data_format: DataFormat::NHWC,
-        ..conv.pool_spec.clone()
     };
     let mut patch = TypedModelPatch::new("convolution on this crate's kernels");
     let name = &node.name;
@@ -64,11 +63,7 @@ pub(super) fn replaced(
             *image = patch.wire_node(format!("{name}.one"), AxisOp::Add(0), &[*image])?[0];
         }
     }
-    let (fact, bytes) = (patch.outlet_fact(images[0])?, kernel.bytes());
-    let run = move |placed: &WindowPositions, from: &[&[f32]], to: &mut [f32], split| {
-        kernel.run(placed, from[0], from.get(1).copied(), to, split)
-    };
-    let operator = over_images("Convolve", spec, fact, bytes, run)?;
+    let operator = packed.operator(replaced.spec, patch.outlet_fact(images[0])?)?;
     let mut output = patch.wire_node(name, operator, &images)?[0];
     if !has_images {
         output = patch.wire_node(format!("{name}.alone"), AxisOp::Rm(0), &[output])?[0];
@@ -81,6 +76,71 @@ pub(super) fn replaced(
     Ok(Some(patch))
 }
 
+/// A convolution of the library.
+struct Replaced<'a> {
+    spec: &'a PoolSpec,
+    format: KernelFormat,
+    groups: usize,
+    /// What is added to the sizes of the output, if it is transposed.
+    adjustments: Option<&'a [usize]>,
+}
+
+impl<'a> Replaced<'a> {
+    fn of(node: &'a TypedNode) -> Option<Self> {
+        if let Some(conv) = node.op_as::<Conv>() {
+            return conv.q_params.is_none().then_some(Self {
+                spec: &conv.pool_spec,
+                format: conv.kernel_fmt,
+                groups: conv.group,
+                adjustments: None,
+            });
+        }
+        let deconv = node.op_as::<Deconv>()?;
+        Some(Self {
+            spec: &deconv.pool_spec,
+            format: deconv.kernel_format,
+            groups: deconv.group,
+            adjustments: Some(&deconv.adjustments),
+        })
+    }
+}
+
+/// The packed kernels of a convolution.
+enum Packed {
+    Plain(FloatConvolution),
+    Transposed(TransposedImages, Vec<FloatConvolution>),
+}
+
+impl Packed {
+    /// Returns the operator on images `[n, h, w, c]` of this fact.
+    fn operator(self, spec: &PoolSpec, images: &TypedFact) -> TractResult<Kernel> {
+        match self {
+            Self::Plain(kernel) => {
+                let spec = PoolSpec {
+                    data_format: DataFormat::NHWC,
+                    ..spec.clone()
+                };
+                let bytes = kernel.bytes();
+                let run =
+                    move |placed: &WindowPositions, from: &[&[f32]], to: &mut [f32], split| {
+                        kernel.run(placed, from[0], from.get(1).copied(), to, split)
+                    };
+                over_images("Convolve", spec, images, bytes, run)
+            }
+            Self::Transposed(transposed, kernels) => {
+                let bytes = kernels.iter().map(FloatConvolution::bytes).sum();
+                let run =
+                    |kernel: &FloatConvolution,
+                     placed: &WindowPositions,
+                     from: &[f32],
+                     to: &mut [f32],
+                     split| { kernel.run(placed, from, None, to, split) };
+                transposed.over("ConvolveTransposed", images, (kernels, bytes), run)
+            }
+        }
+    }
+}
+
 /// Weights `[o, h, w, i]`, and the bias of each channel.
 struct ConvolutionWeights {
     kernel: Vec<f32>,
@@ -89,8 +149,12 @@ struct ConvolutionWeights {
 
 impl ConvolutionWeights {
     /// Returns the weights of a convolution, if they are float32 constants.
-    fn of(model: &TypedModel, node: &TypedNode, conv: &Conv) -> TractResult<Option<Self>> {
-        if conv.q_params.is_some() || node.inputs.len() != 3 {
+    fn of(
+        model: &TypedModel,
+        node: &TypedNode,
+        replaced: &Replaced<'_>,
+    ) -> TractResult<Option<Self>> {
+        if node.inputs.len() != 3 {
             return Ok(None);
         }
         let known = |at: usize| -> TractResult<Option<Arc<Tensor>>> {
@@ -102,14 +166,14 @@ impl ConvolutionWeights {
         let (Some(kernel), Some(bias)) = (known(1)?, known(2)?) else {
             return Ok(None);
         };
-        let channels = conv.output_channels();
-        if conv.group > 1 && conv.kernel_fmt != KernelFormat::OIHW || channels == 0 {
+        let (channels, format) = (replaced.spec.output_channels, replaced.format);
+        if replaced.groups > 1 && format != KernelFormat::OIHW || channels == 0 {
             return Ok(None);
         }
         let spatial = kernel.rank() - 2;
-        let mut order: Vec<usize> = Vec::from([conv.kernel_fmt.o_axis(kernel.shape())]);
-        order.extend((0..spatial).map(|at| conv.kernel_fmt.h_axis() + at));
-        order.push(conv.kernel_fmt.i_axis(kernel.shape()));
+        let mut order: Vec<usize> = Vec::from([format.o_axis(kernel.shape())]);
+        order.extend((0..spatial).map(|at| format.h_axis() + at));
+        order.push(format.i_axis(kernel.shape()));
         let kernel = Tensor::clone(&kernel).permute_axes(&order)?;
         let kernel = kernel.try_as_plain_ram()?.as_slice::<f32>()?.to_vec();
         let bias = bias.try_as_plain_ram()?.as_slice::<f32>()?.to_vec();
@@ -122,7 +186,12 @@ impl ConvolutionWeights {
     }
 
     /// Returns the packed convolution, with the chain applied to its channels.
-    fn kernel(mut self, conv: &Conv, chain: &Chain, cpu: Cpu) -> Result<FloatConvolution, String> {
+    fn packed(
+        mut self,
+        replaced: &Replaced<'_>,
+        chain: &Chain,
+        cpu: Cpu,
+    ) -> Result<Packed, String> {
         let each = self.kernel.len() / self.bias.len();
         let channels = self.kernel.chunks_exact_mut(each.max(1));
         for (((factor, summand), bias), weights) in
@@ -133,14 +202,29 @@ impl ConvolutionWeights {
                 *weight *= factor;
             }
         }
-        let spec = &conv.pool_spec;
-        let window = window(spec)?;
-        let channels = Channels {
-            input: spec.input_channels,
-            output: spec.output_channels,
-            groups: conv.group,
+        let kernel = |window, channels, weights: &[f32], bias: &[f32]| {
+            FloatConvolution::new(cpu, window, channels, weights, Some(bias), chain.activation)
         };
-        let bias = Some(&*self.bias);
-        FloatConvolution::new(cpu, window, channels, &self.kernel, bias, chain.activation)
+        let spec = replaced.spec;
+        let Some(adjustments) = replaced.adjustments else {
+            let channels = Channels {
+                input: spec.input_channels,
+                output: spec.output_channels,
+                groups: replaced.groups,
+            };
+            let kernel = kernel(window(spec)?, channels, &self.kernel, &self.bias)?;
+            return Ok(Packed::Plain(kernel));
+        };
+        let transposed = TransposedImages::new(spec, adjustments, replaced.groups)?;
+        let kernels = transposed.kernels(|plan, part| {
+            let weights = plan.weights(part, &self.kernel)?;
+            kernel(
+                part.window,
+                part.channels,
+                &weights,
+                &plan.of_channels(part, &self.bias),
+            )
+        })?;
+        Ok(Packed::Transposed(transposed, kernels))
     }
 }

@@ -21,6 +21,7 @@ mod turn;
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::binary::TypedBinOp;
 use tract_onnx::tract_core::ops::cnn::Conv;
+use tract_onnx::tract_core::ops::cnn::deconv::Deconv;
 use tract_onnx::tract_core::ops::einsum::EinSum;
 use tract_onnx::tract_core::ops::nn::Reduce;
 
@@ -53,7 +54,8 @@ fn rewrite(mut model: TypedModel, cpu: Cpu) -> TractResult<TypedModel> {
     // Kernels that the graph transposes before use are known only now.
     let is_one = |node: &TypedNode| {
         let is_binary = node.op_is::<TypedBinOp>();
-        is_binary || node.op_is::<Conv>() || node.op_is::<EinSum>() || node.op_is::<Reduce>()
+        let is_convolution = node.op_is::<Conv>() || node.op_is::<Deconv>();
+        is_binary || is_convolution || node.op_is::<EinSum>() || node.op_is::<Reduce>()
     };
     let has_one = model.nodes().iter().any(is_one);
     if !has_one {

@@ -97,7 +97,13 @@ impl Matrix {
         if fact.datum_type != DatumType::F32 || fact.shape[axis] != self.inputs.to_dim() {
             return Ok(None);
         }
-        let chain = Chain::after(model, node.id.into(), &self.numbers, self.outputs, axis)?;
+        let chain = Chain::after(
+            model,
+            node.id.into(),
+            &self.numbers,
+            (self.outputs, axis),
+            true,
+        )?;
         let each = self.numbers.chunks_exact_mut(self.inputs);
         for ((factor, _), row) in chain.scaled.iter().zip(each) {
             for number in row {
