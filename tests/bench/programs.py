@@ -3,7 +3,8 @@
 
     python3 tests/programs/export.py --large DIR       (see tests/programs/README.md)
     tests/setup && python3 tests/bench/programs.py DIR [--rounds 5] [--seconds 1] [--threads 1,2]
-                                                       [--only NAME] [--seeds 20] [--json FILE]
+                                                       [--only NAME,NAME] [--runners lowered,bare]
+                                                       [--cpu-features SET] [--seeds 20] [--json FILE]
 
 For each network of DIR: `executorch` (native) against a program that uses ExecuTorch and nothing else
 (tests/bench/bare-executorch, same libraries), `tract` (lowered) against that program and against the
@@ -11,7 +12,9 @@ tract engine on an ONNX export of the same network, and that against ONNX Runtim
 over the rounds of the ratio of two medians. Agreement is that of the two engines on random inputs:
 largest error relative to the output's largest magnitude, share of equal outputs, and of rows with the
 largest element at the same place. Memory is the peak of the lowered program's process, without that of a process
-whose program has no weights, as a part of the program's file. Needs Linux, g++, and the feature `executorch`.
+whose program has no weights, as a part of the program's file. The last lines sum up: the median and the largest ratio
+of lowered programs, and the time of each NAME_int8 as a part of NAME's. ExecuTorch always uses the best instructions of
+the processor; `--cpu-features` is for pkgtool. Needs Linux, g++, and the feature `executorch`.
 """
 
 import argparse
@@ -40,7 +43,9 @@ def main():
     parser.add_argument("--seconds", type=float, default=1)
     parser.add_argument("--threads", default="1,2", help="with commas")
     parser.add_argument("--seeds", type=int, default=20, help="random inputs for agreement")
-    parser.add_argument("--only", help="a network's name")
+    parser.add_argument("--only", help="names of networks, with commas")
+    parser.add_argument("--runners", default="native,bare,lowered,onnx,ort", help="with commas; bare and lowered must be")
+    parser.add_argument("--cpu-features", help="instructions of the lowered programs")
     parser.add_argument("--binary", type=Path, help="instead of a release build made now")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -48,7 +53,9 @@ def main():
     os.environ.setdefault("ORT_DYLIB_PATH", str(next(RUNTIME.glob("libonnxruntime.so*"), "")))
     build(options)
     networks = json.loads((options.directory / "cases.json").read_text())["programs"]
-    machine = f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}"
+    if options.cpu_features:
+        os.environ["PKGTOOL_CPU_FEATURES"] = options.cpu_features
+    machine = f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}, {processor(options)}"
     print(f"\n{machine}; {options.rounds} rounds of {options.seconds} s each\n")
     print(
         "| network | threads | agreement | native | / ExecuTorch | lowered | / ExecuTorch | / tract on ONNX "
@@ -57,14 +64,44 @@ def main():
     print("|---|---|---|---|---|---|---|---|---|---|---|")
     results = []
     for network in networks:
-        if options.only in (None, network["name"]):
+        if options.only is None or network["name"] in options.only.split(","):
             path = options.directory / network["file"]
             agreed = agreement(path, options)
             for threads in map(int, options.threads.split(",")):
                 results.append(compare(path, threads, agreed, options))
+    summary = summed_up(results)
     if options.json:
-        document = {"machine": machine, "results": results}
+        document = {"machine": machine, "results": results, "summary": summary}
         options.json.write_text(json.dumps(document, indent=2) + "\n")
+
+
+def processor(options):
+    """The name of the processor and the instructions in use."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    name = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "unknown processor")
+    return f"{name}, {options.cpu_features or 'best instructions'}"
+
+
+def summed_up(results):
+    """The median and the largest ratio for each number of threads, and int8 against float32."""
+    summary = []
+    for threads in sorted({result["threads"] for result in results}):
+        chosen = {result["network"]: result for result in results if result["threads"] == threads}
+        ratios = {name: result["lowered_to_bare"] for name, result in chosen.items()}
+        worst = max(ratios, key=ratios.get)
+        middle = statistics.median(ratios.values())
+        print(f"\n{threads} threads: {len(ratios)} programs, of ExecuTorch's time: median {middle:.2f}, largest {ratios[worst]:.2f} ({worst})")
+        quantized = {
+            name: result["lowered_ms"] / chosen[name.removesuffix("_int8")]["lowered_ms"]
+            for name, result in chosen.items()
+            if name.endswith("_int8") and name.removesuffix("_int8") in chosen
+        }
+        slower = {name: ratio for name, ratio in quantized.items() if ratio > 1}
+        if quantized:
+            listed = ", ".join(f"{name} {ratio:.2f}" for name, ratio in sorted(slower.items(), key=lambda item: -item[1]))
+            print(f"   int8 of the time of float32: median {statistics.median(quantized.values()):.2f}; slower: {listed or 'none'}")
+        summary.append({"threads": threads, "median": middle, "largest": ratios[worst], "int8_to_float32": quantized})
+    return summary
 
 
 def build(options):
@@ -109,6 +146,7 @@ def compare(path, threads, agreed, options):
     if onnx.is_file() and not path.stem.endswith("_dynamic"):
         runners["onnx"] = lambda: pkgtool("tract", onnx, threads, options)
         runners["ort"] = lambda: pkgtool("ort", onnx, threads, options)
+    runners = {name: run for name, run in runners.items() if name in options.runners.split(",")}
     medians = {runner: [] for runner in runners}
     for turn in range(options.rounds):
         # Each round begins with another: none always runs on a machine that just rested.
@@ -119,24 +157,27 @@ def compare(path, threads, agreed, options):
     for runner in runners:
         result[f"{runner}_ms"] = statistics.median(medians[runner]) / 1e6
     for ours, peer in (("native", "bare"), ("lowered", "bare"), ("lowered", "onnx"), ("onnx", "ort")):
-        if peer in runners:
+        if ours in runners and peer in runners:
             ratios = [a / b for a, b in zip(medians[ours], medians[peer])]
             result[f"{ours}_to_{peer}"] = statistics.median(ratios)
             result[f"{ours}_to_{peer}_range"] = [min(ratios), max(ratios)]
     result["memory"] = memory(path, threads, options)
     result["memory_to_file"] = result["memory"] / path.stat().st_size
     top = agreed["top1"]
-    onnx = f"{result['onnx_ms']:.3f} ms" if "onnx_ms" in result else ""
     print(
         f"| {path.stem} | {threads} | {agreed['max_rel']:.1e}, {agreed['equal']:.0%} equal"
         f"{'' if top is None else f', top-1 {top:.0%}'} "
-        f"| {result['native_ms']:.3f} ms | {shown(result, 'native_to_bare')} "
+        f"| {milliseconds(result, 'native')} | {shown(result, 'native_to_bare')} "
         f"| {result['lowered_ms']:.3f} ms | {shown(result, 'lowered_to_bare')} "
         f"| {shown(result, 'lowered_to_onnx')} "
-        f"| {onnx} | {shown(result, 'onnx_to_ort')} | {result['memory_to_file']:.2f} |",
+        f"| {milliseconds(result, 'onnx')} | {shown(result, 'onnx_to_ort')} | {result['memory_to_file']:.2f} |",
         flush=True,
     )
     return result
+
+
+def milliseconds(result, runner):
+    return f"{result[f'{runner}_ms']:.3f} ms" if f"{runner}_ms" in result else ""
 
 
 def shown(result, key):

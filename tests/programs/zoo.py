@@ -682,13 +682,24 @@ def distilbert():
     return DistilBert(), torch.randint(0, 8000, (1, 64))
 
 
+class RmsNorm(nn.Module):
+    """What ONNX 17 has no operator for."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x):
+        return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * self.weight
+
+
 class ShortConvolutions(nn.Module):
     """Layers of LFM2: gated short convolutions between attention and gated feed-forward layers."""
 
     class Layer(nn.Module):
         def __init__(self, width):
             super().__init__()
-            self.norms = nn.ModuleList(nn.RMSNorm(width) for _ in range(2))
+            self.norms = nn.ModuleList(RmsNorm(width) for _ in range(2))
             self.into, self.out = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width, bias=False)
             self.near = nn.Conv1d(width, width, 3, padding=2, groups=width, bias=False)
             self.gate, self.up = (nn.Linear(width, 3 * width, bias=False) for _ in range(2))

@@ -43,6 +43,10 @@ pub enum BinaryOperation {
     Multiply,
     /// `a / b`.
     Divide,
+    /// The smaller number; not a number if one of them is none.
+    Minimum,
+    /// The larger number; not a number if one of them is none.
+    Maximum,
 }
 
 /// The source of a step's numbers.
@@ -154,8 +158,8 @@ impl StepChain {
         })
     }
 
-    /// Runs the steps for each of `length` positions. An input has `length` numbers, or one that is
-    /// used for all positions; an output has `length`.
+    /// Runs the steps for each of `length` positions. An input has `length` numbers, or a divisor of it, which are
+    /// repeated; an output has `length`.
     pub fn run(
         &self,
         length: usize,
@@ -165,8 +169,10 @@ impl StepChain {
     ) -> Result<(), String> {
         check_length("the inputs", inputs.len(), &[self.inputs])?;
         check_length("the outputs", outputs.len(), &[self.outputs])?;
-        for input in inputs.iter().filter(|input| input.len() != 1) {
-            check_length("an input", input.len(), &[length])?;
+        for input in inputs {
+            if input.is_empty() || !length.is_multiple_of(input.len()) {
+                check_length("an input", input.len(), &[length])?;
+            }
         }
         let count = length.div_ceil(PART_ELEMENTS);
         let parts = (0..count).map(|part| OutputPart {
@@ -217,6 +223,11 @@ impl StepChain {
         let end = length.min(part.start + PART_ELEMENTS);
         for start in (part.start..end).step_by(PIECE_ELEMENTS) {
             let count = PIECE_ELEMENTS.min(end - start);
+            for (piece, input) in room[self.pieces..].iter_mut().zip(inputs) {
+                if (2..length).contains(&input.len()) {
+                    repeat(input, start, &mut piece[..count]);
+                }
+            }
             for ScheduledStep {
                 step,
                 piece,
@@ -226,7 +237,7 @@ impl StepChain {
                 let mut to = mem::take(&mut room[*piece]);
                 let from = |operand: &StepOperand| match *operand {
                     StepOperand::Step(step) => &room[self.placed[step].piece][..count],
-                    StepOperand::Input(input) if inputs[input].len() == 1 => {
+                    StepOperand::Input(input) if inputs[input].len() < length => {
                         &room[self.pieces + input][..count]
                     }
                     StepOperand::Input(input) => &inputs[input][start..start + count],
@@ -260,7 +271,26 @@ compiled! {
             BinaryOperation::Subtract => all.for_each(|(to, (a, b))| *to = a - b),
             BinaryOperation::Multiply => all.for_each(|(to, (a, b))| *to = a * b),
             BinaryOperation::Divide => all.for_each(|(to, (a, b))| *to = a / b),
+            // A comparison with what is not a number is false.
+            BinaryOperation::Minimum => {
+                all.for_each(|(to, (a, b))| *to = if *a < *b || a.is_nan() { *a } else { *b });
+            }
+            BinaryOperation::Maximum => {
+                all.for_each(|(to, (a, b))| *to = if *a > *b || a.is_nan() { *a } else { *b });
+            }
         }
+    }
+}
+
+/// Writes the elements from `start` of endlessly repeated ones.
+fn repeat(from: &[f32], start: usize, to: &mut [f32]) {
+    let mut at = start % from.len();
+    let mut to = to;
+    while !to.is_empty() {
+        let count = to.len().min(from.len() - at);
+        let (head, rest) = to.split_at_mut(count);
+        head.copy_from_slice(&from[at..at + count]);
+        (to, at) = (rest, 0);
     }
 }
 
@@ -271,11 +301,13 @@ mod tests {
     use super::{BinaryOperation, ChainStep, PART_ELEMENTS, StepChain, StepOperand};
     use crate::{Cpu, Split};
 
-    const OPERATIONS: [BinaryOperation; 4] = [
+    const OPERATIONS: [BinaryOperation; 6] = [
         BinaryOperation::Add,
         BinaryOperation::Subtract,
         BinaryOperation::Multiply,
         BinaryOperation::Divide,
+        BinaryOperation::Minimum,
+        BinaryOperation::Maximum,
     ];
 
     /// Computes one position after the other.
@@ -284,7 +316,7 @@ mod tests {
         for step in steps {
             let of = |operand: &StepOperand| match *operand {
                 StepOperand::Step(step) => given[step],
-                StepOperand::Input(input) => inputs[input][place.min(inputs[input].len() - 1)],
+                StepOperand::Input(input) => inputs[input][place % inputs[input].len()],
             };
             let number = match step {
                 ChainStep::Function(function, operand) => {
@@ -296,6 +328,19 @@ mod tests {
                 ChainStep::Pair(BinaryOperation::Subtract, [a, b]) => of(a) - of(b),
                 ChainStep::Pair(BinaryOperation::Multiply, [a, b]) => of(a) * of(b),
                 ChainStep::Pair(BinaryOperation::Divide, [a, b]) => of(a) / of(b),
+                ChainStep::Pair(extreme, [a, b]) => {
+                    let (a, b) = (of(a), of(b));
+                    let first = if *extreme == BinaryOperation::Maximum {
+                        a > b
+                    } else {
+                        a < b
+                    };
+                    match (a.is_nan() || b.is_nan(), first) {
+                        (true, _) => f32::NAN,
+                        (_, true) => a,
+                        _ => b,
+                    }
+                }
             };
             given.push(number);
         }
@@ -317,11 +362,11 @@ mod tests {
         #[test]
         fn steps_are_what_they_are_one_by_one(
             length in prop_oneof![0..600_usize, (PART_ELEMENTS - 3)..(3 * PART_ELEMENTS)],
-            ones in prop::collection::vec(any::<bool>(), 1..4),
-            drawn in prop::collection::vec((0..5_usize, any::<u16>(), any::<u16>()), 1..20),
+            repeats in prop::collection::vec(0..3_u8, 1..4),
+            drawn in prop::collection::vec((0..7_usize, any::<u16>(), any::<u16>()), 1..20),
             threads in 1..3_usize,
         ) {
-            let inputs = ones.len();
+            let inputs = repeats.len();
             let operand = |drawn: u16, at: usize| match usize::from(drawn) % (inputs + at) {
                 input if input < inputs => StepOperand::Input(input),
                 step => StepOperand::Step(step - inputs),
@@ -332,9 +377,14 @@ mod tests {
             });
             let steps: Vec<ChainStep> = steps.collect();
             let outputs: Vec<usize> = (0..steps.len()).rev().step_by(3).collect();
-            let number = |at: usize| f32::from(u8::try_from(at * 7 % 251).unwrap_or(0)) + 0.5;
-            let given = ones.iter().enumerate().map(|(input, one)| {
-                (0..if *one { 1 } else { length }).map(|at| number(at + input)).collect()
+            let number = |at: usize| match u8::try_from(at * 7 % 251) {
+                Ok(0) | Err(_) => f32::NAN,
+                Ok(number) => f32::from(number) + 0.5,
+            };
+            let period = (2..9).find(|period| length.is_multiple_of(*period)).unwrap_or(1);
+            let given = repeats.iter().enumerate().map(|(input, repeat)| {
+                let own = [length, 1, period][usize::from(*repeat)];
+                (0..own).map(|at| number(at + input)).collect()
             });
             let given: Vec<Vec<f32>> = given.collect();
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");

@@ -54,8 +54,7 @@ pub(super) fn elementwise_kernel<F: Datum + Copy, T: Datum + Copy>(
     inputs: &[OutletId],
     work: impl Fn(&[&[F]], &mut [T], Split) -> Result<(), String> + Send + Sync + 'static,
 ) -> TractResult<OutletId> {
-    let shape = builder.shape(inputs[0])?;
-    let kernel = Kernel::new(name, tvec!(T::fact(&shape)), move |inputs| {
+    let kernel = Kernel::of_elements(name, T::datum_type(), move |inputs| {
         Ok(tvec!(computed(inputs[0].shape(), inputs, &work)?))
     });
     builder.wire(kernel, inputs)
