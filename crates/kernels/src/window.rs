@@ -95,6 +95,54 @@ impl WindowPositions {
         window == Window::PIXEL && self.before == [0; 2] && self.output == self.input
     }
 
+    /// Calls `found` for each tap of each tile of at most `most` pixels, with the image, row and column of the first
+    /// pixel's tap.
+    ///
+    /// It also passes the number of pixels that follow in the same output row. Rows and columns
+    /// before the first one are numbers outside of any image.
+    pub(crate) fn each_tap(
+        &self,
+        Window {
+            kernel,
+            stride,
+            dilation,
+        }: Window,
+        [first, pixels, most]: [usize; 3],
+        mut found: impl FnMut([usize; 3], usize),
+    ) {
+        let mut first = self.pixel(first);
+        for rows in tiles(pixels, most) {
+            let mut after = first;
+            for down in 0..kernel[0] {
+                for right in 0..kernel[1] {
+                    let [mut image, mut y, mut x] = first;
+                    let mut rest = rows;
+                    while rest > 0 {
+                        let here = rest.min(self.output[1] - x);
+                        let down = y * stride[0] + down * dilation[0];
+                        let right = x * stride[1] + right * dilation[1];
+                        let corner = [
+                            image,
+                            down.wrapping_sub(self.before[0]),
+                            right.wrapping_sub(self.before[1]),
+                        ];
+                        found(corner, here);
+                        rest -= here;
+                        x += here;
+                        if x == self.output[1] {
+                            (x, y) = (0, y + 1);
+                        }
+                        if y == self.output[0] {
+                            (y, image) = (0, image + 1);
+                        }
+                    }
+                    after = [image, y, x];
+                }
+            }
+            first = after;
+        }
+    }
+
     /// Returns the image, row and column of the output pixel number `pixel`.
     pub(crate) const fn pixel(&self, pixel: usize) -> [usize; 3] {
         let [height, width] = self.output;
@@ -104,6 +152,12 @@ impl WindowPositions {
             pixel % width,
         ]
     }
+}
+
+/// Divides pixels into tiles of at most `most` pixels, as evenly as possible.
+pub(crate) fn tiles(pixels: usize, most: usize) -> impl Iterator<Item = usize> {
+    let tiles = pixels.div_ceil(most);
+    (0..tiles).map(move |tile| (pixels + tile) / tiles)
 }
 
 /// Channels of a convolution.

@@ -16,8 +16,9 @@ use crate::{Cpu, Split};
 /// cache.
 const ROWS_PER_BLOCK: usize = 60;
 
-/// Number of channels below which the taps of a window's row are read as one.
-const MERGE_BELOW_CHANNELS: usize = 16;
+/// Number of channels below which the taps of a window's row are read as one: locating a tap takes as long as multiplying
+/// some dozens of channels.
+const MERGE_BELOW_CHANNELS: usize = 256;
 
 /// A convolution: packed weights, and the conversion of sums to bytes.
 #[derive(Debug)]
@@ -308,46 +309,42 @@ impl<'a> Images<'a> {
     fn rows(&self, dense: &Dense, pixels: Range<usize>, channel: usize) -> DenseRows<'a> {
         let [height, width] = self.placed.input;
         if self.placed.is_pixelwise(self.window) && dense.taps == 1 {
-            return DenseRows::new(dense, pixels.len(), |row, _| {
+            return DenseRows::of_rows(dense, pixels.len(), |row| {
                 let start = (pixels.start + row) * self.channels + channel;
                 self.input[start..].as_chunks().0
             });
         }
-        // Located once for all pixels: the divisions would take longer than the products.
-        let kernel_width = self.window.kernel[1];
-        let taps = (0..dense.taps).map(|tap| {
-            let tap = tap % self.window.taps();
-            let down = tap / kernel_width * self.window.dilation[0];
-            [down, tap % kernel_width * self.window.dilation[1]]
+        let step = self.window.stride[1];
+        let locate = |slices: &mut Vec<&'a [[u8; 4]]>, [image, y, x]: [usize; 3], count: usize| {
+            if y >= height {
+                slices.extend(std::iter::repeat_n(self.zeros, count));
+                return;
+            }
+            let line = (image * height + y) * width;
+            let at = |x: usize| {
+                self.input[(line + x) * self.channels + channel..]
+                    .as_chunks()
+                    .0
+            };
+            if x < width && (count - 1) * step < width - x {
+                slices.extend((0..count).map(|pixel| at(x + pixel * step)));
+                return;
+            }
+            slices.extend((0..count).map(|pixel| {
+                let x = x.wrapping_add(pixel * step);
+                if x < width { at(x) } else { self.zeros }
+            }));
+        };
+        let repeats = dense.taps / self.window.taps();
+        let mut rows = DenseRows::new(dense, pixels.len());
+        rows.each_tile(|slices, first, size| {
+            for _ in 0..repeats {
+                let tile = [pixels.start + first, size, size];
+                self.placed.each_tap(self.window, tile, |corner, count| {
+                    locate(slices, corner, count)
+                });
+            }
         });
-        let taps: Vec<[usize; 2]> = taps.collect();
-        let [mut image, mut row, mut column] = self.placed.pixel(pixels.start);
-        let corners = pixels.clone().map(|_| {
-            let corner = [
-                image,
-                row * self.window.stride[0],
-                column * self.window.stride[1],
-            ];
-            column += 1;
-            if column == self.placed.output[1] {
-                (column, row) = (0, row + 1);
-            }
-            if row == self.placed.output[0] {
-                (row, image) = (0, image + 1);
-            }
-            corner
-        });
-        let corners: Vec<[usize; 3]> = corners.collect();
-        DenseRows::new(dense, pixels.len(), |row, tap| {
-            let [image, y, x] = corners[row];
-            let (y, x) = (y + taps[tap][0], x + taps[tap][1]);
-            let y = y.wrapping_sub(self.placed.before[0]);
-            let x = x.wrapping_sub(self.placed.before[1]);
-            if y >= height || x >= width {
-                return self.zeros;
-            }
-            let start = ((image * height + y) * width + x) * self.channels + channel;
-            self.input[start..].as_chunks().0
-        })
+        rows
     }
 }

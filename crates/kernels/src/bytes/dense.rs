@@ -7,6 +7,7 @@ use super::ByteLimits;
 use super::tiles::{CHANNELS, INPUTS, Line};
 use crate::Cpu;
 use crate::cpu::Level;
+use crate::window::tiles;
 
 /// Packed weights, ordered by groups, panels, taps, inputs and lines.
 #[derive(Debug)]
@@ -76,60 +77,56 @@ pub(super) struct BytePanel<'a> {
 pub(super) struct DenseRows<'a> {
     /// Number of rows.
     count: usize,
-    /// Number of rows in the smallest tile, and number of tiles with one more row.
-    least: (usize, usize),
+    /// Maximum number of rows in a tile.
+    most: usize,
     taps: usize,
     slices: Vec<&'a [[u8; 4]]>,
 }
 
 impl<'a> DenseRows<'a> {
-    /// Locates inputs; `slice` returns the slice for a row and tap.
-    pub(super) fn new(
-        dense: &Dense,
-        count: usize,
-        mut slice: impl FnMut(usize, usize) -> &'a [[u8; 4]],
-    ) -> Self {
-        let tiles = count.div_ceil(most_rows(dense.cpu)).max(1);
-        let mut rows = Self {
+    /// Prepares room for so many rows.
+    pub(super) fn new(dense: &Dense, count: usize) -> Self {
+        Self {
             count,
-            least: (count / tiles, count % tiles),
+            most: most_rows(dense.cpu),
             taps: dense.taps,
             slices: Vec::with_capacity(count * dense.taps),
-        };
-        let mut first = 0;
-        while first < count {
-            let size = rows.tile(first);
-            for tap in 0..dense.taps {
-                rows.slices
-                    .extend((first..first + size).map(|row| slice(row, tap)));
-            }
-            first += size;
         }
+    }
+
+    /// Locates rows whose taps all read the same inputs.
+    pub(super) fn of_rows(
+        dense: &Dense,
+        count: usize,
+        mut slice: impl FnMut(usize) -> &'a [[u8; 4]],
+    ) -> Self {
+        let mut rows = Self::new(dense, count);
+        rows.each_tile(|slices, first, size| {
+            for _ in 0..dense.taps {
+                slices.extend((first..first + size).map(&mut slice));
+            }
+        });
         rows
     }
 
-    /// Returns the number of rows in the tile that starts at this row.
-    const fn tile(&self, first: usize) -> usize {
-        let (least, larger) = self.least;
-        if first < larger * (least + 1) {
-            least + 1
-        } else {
-            least
+    /// Calls `locate` for each tile, with its first row and number of rows. It adds the slices of all taps.
+    pub(super) fn each_tile(
+        &mut self,
+        mut locate: impl FnMut(&mut Vec<&'a [[u8; 4]]>, usize, usize),
+    ) {
+        let mut first = 0;
+        for size in tiles(self.count, self.most) {
+            locate(&mut self.slices, first, size);
+            first += size;
         }
     }
 
     /// Returns the rows and slices of each tile.
     pub(super) fn tiles(&self) -> impl Iterator<Item = (usize, &[&'a [[u8; 4]]])> {
-        let mut first = 0;
-        std::iter::from_fn(move || {
-            if first >= self.count {
-                return None;
-            }
-            let size = self.tile(first);
-            let slices = self
-                .slices
-                .get(first * self.taps..(first + size) * self.taps)?;
-            first += size;
+        let mut rest = self.slices.as_slice();
+        tiles(self.count, self.most).map_while(move |size| {
+            let (slices, after) = rest.split_at_checked(size * self.taps)?;
+            rest = after;
             Some((size, slices))
         })
     }

@@ -224,7 +224,7 @@ impl PackedBytes {
         if rows == 1 {
             let together = dense.panel_lines();
             let columns = (together * CHANNELS).min(outputs);
-            let rows = DenseRows::new(dense, 1, |_, _| slice(0));
+            let rows = DenseRows::of_rows(dense, 1, slice);
             let cost = repeats * length * columns;
             split.rows(output, columns, cost, |panel, output| {
                 let lines = panel * together;
@@ -243,7 +243,7 @@ impl PackedBytes {
             for (block, output) in output.chunks_mut(ROWS_PER_BLOCK * outputs).enumerate() {
                 let first = first + block * ROWS_PER_BLOCK;
                 let count = output.len() / outputs;
-                let rows = DenseRows::new(dense, count, |row, _| slice(first + row));
+                let rows = DenseRows::of_rows(dense, count, |row| slice(first + row));
                 let part = Part {
                     group: 0,
                     lines: 0..dense.group_lines(),

@@ -111,25 +111,24 @@ macro_rules! tiles {
         ) {
             let mut finished = [[[0; CHANNELS]; LINES]; ROWS];
             products::<ROWS, LINES, FLIP>(dense, panel, slices, &mut finished);
-            for (row, finished) in finished.iter().enumerate() {
-                for (line, sums) in finished.iter().enumerate() {
-                    let start = place.start + row * place.stride + line * CHANNELS;
-                    let width = place.width.saturating_sub(line * CHANNELS).min(CHANNELS);
-                    match target {
-                        TileTarget::Bytes(bytes) => {
-                            let to = &mut bytes[start..start + width];
-                            let factors = &panel.factors[line];
-                            if let Ok(to) = <&mut [u8; CHANNELS]>::try_from(&mut *to) {
-                                store_bytes(to, integers(sums), factors, dense.limits);
-                            } else {
-                                let mut all = [0; CHANNELS];
-                                store_bytes(&mut all, integers(sums), factors, dense.limits);
-                                to.copy_from_slice(&all[..width]);
-                            }
+            let width = place.width.min(LINES * CHANNELS);
+            for (row, sums) in finished.iter().enumerate() {
+                let start = place.start + row * place.stride;
+                match target {
+                    TileTarget::Bytes(bytes) => {
+                        let (whole, rest) = bytes[start..start + width].as_chunks_mut();
+                        let mut lines = sums.iter().zip(panel.factors);
+                        for (to, (sums, factors)) in whole.iter_mut().zip(&mut lines) {
+                            store_bytes(to, integers(sums), factors, dense.limits);
                         }
-                        TileTarget::Sums(numbers) => {
-                            numbers[start..start + width].copy_from_slice(&sums[..width]);
+                        if !rest.is_empty() && let Some((sums, factors)) = lines.next() {
+                            let mut all = [0; CHANNELS];
+                            store_bytes(&mut all, integers(sums), factors, dense.limits);
+                            rest.copy_from_slice(&all[..rest.len()]);
                         }
+                    }
+                    TileTarget::Sums(numbers) => {
+                        numbers[start..start + width].copy_from_slice(&sums.as_flattened()[..width]);
                     }
                 }
             }

@@ -6,7 +6,7 @@ use super::depthwise::FloatDepthwise;
 use super::gather::{GatherSource, WindowTaps};
 use super::packed::{FloatPanel, FloatPanels};
 use super::{Activation, Channels, check_count, shape, single, tile};
-use crate::window::{Window, WindowPositions};
+use crate::window::{Window, WindowPositions, tiles};
 use crate::{Cpu, Split};
 
 /// Number of tiles whose inputs are located at once, and for which a panel is reused.
@@ -166,9 +166,9 @@ impl FloatConvolution {
         } = self.channels;
         let most = shape::of(self.cpu).most;
         let (mut first, mut output) = (first, output);
-        let tiles =
+        let together =
             (TILES_PER_BLOCK * MAX_TAPS_FOR_ALL_TILES / run.taps.count()).clamp(1, TILES_PER_BLOCK);
-        for pixels in tile::tiles(output.len() / outputs, tiles * most) {
+        for pixels in tiles(output.len() / outputs, together * most) {
             let (block, after) = output.split_at_mut(pixels * outputs);
             for group in 0..groups {
                 let chosen = panels.of(group, 0, self.channels.outer());

@@ -1,10 +1,11 @@
 //! Locates the inputs of a convolution's windows: slices of the input, and zeros outside of it.
 
-use super::{Channels, tile};
+use super::Channels;
 use crate::window::{Window, WindowPositions};
 
-/// Number of input channels below which the taps of a window's row are read as one.
-const MERGE_BELOW_CHANNELS: usize = 16;
+/// Number of input channels below which the taps of a window's row are read as one: locating a tap takes as long as
+/// multiplying some dozens of channels.
+const MERGE_BELOW_CHANNELS: usize = 256;
 
 /// How the taps of a convolution's windows are read.
 #[derive(Debug, Clone, Copy)]
@@ -56,16 +57,16 @@ impl WindowTaps {
 
     /// Returns the number of taps of a pixel.
     pub(super) const fn count(&self) -> usize {
-        self.window.kernel[0] * self.columns()
+        self.read().taps()
     }
 
-    /// Returns the number of taps of a pixel in a row.
-    const fn columns(&self) -> usize {
+    /// Returns the window with the taps that are read as one.
+    const fn read(&self) -> Window {
+        let mut window = self.window;
         if self.merged {
-            1
-        } else {
-            self.window.kernel[1]
+            window.kernel[1] = 1;
         }
+        window
     }
 
     /// Writes the input slices for output pixels starting at `first` into `slices`, in the order of
@@ -91,7 +92,7 @@ impl WindowTaps {
         }
         scratch.clear();
         if self.merged {
-            self.each(placed, [first, pixels, most], |corner, pixels| {
+            placed.each_tap(self.read(), [first, pixels, most], |corner, pixels| {
                 self.put_together(source, corner, pixels, scratch);
             });
         }
@@ -102,79 +103,34 @@ impl WindowTaps {
         } else {
             1
         };
-        self.each(placed, [first, pixels, most], |[image, y, x], pixels| {
-            if y >= height {
-                slices.extend(std::iter::repeat_n(&*source.zeros, pixels));
-                return;
-            }
-            let line = (image * height + y) * width * self.channels;
-            let line = &source.input[line..][..width * self.channels];
-            if x < width && (pixels - 1) * step + reach <= width - x {
-                let from = &line[x * self.channels + channel..];
-                let from = from.windows(self.run).step_by(step * self.channels);
-                slices.extend(from.take(pixels));
-                return;
-            }
-            slices.extend((0..pixels).map(|pixel| {
-                let x = x.wrapping_add(pixel * step);
-                if self.merged && !self.is_inside(x, width) {
-                    borders.next().unwrap_or_default()
-                } else if x >= width {
-                    &source.zeros
-                } else {
-                    &line[x * self.channels + channel..][..self.run]
+        placed.each_tap(
+            self.read(),
+            [first, pixels, most],
+            |[image, y, x], pixels| {
+                if y >= height {
+                    slices.extend(std::iter::repeat_n(&*source.zeros, pixels));
+                    return;
                 }
-            }));
-        });
-    }
-
-    /// Calls `found` for each tap of each tile, with the image, row and column of the first pixel's
-    /// tap.
-    ///
-    /// It also passes the number of pixels that follow in the same output row. Rows and columns
-    /// before the first one are numbers outside of any image.
-    fn each(
-        &self,
-        placed: &WindowPositions,
-        [first, pixels, most]: [usize; 3],
-        mut found: impl FnMut([usize; 3], usize),
-    ) {
-        let Window {
-            kernel,
-            stride,
-            dilation,
-        } = self.window;
-        let mut first = placed.pixel(first);
-        for rows in tile::tiles(pixels, most) {
-            let mut after = first;
-            for down in 0..kernel[0] {
-                for right in 0..self.columns() {
-                    let [mut image, mut y, mut x] = first;
-                    let mut rest = rows;
-                    while rest > 0 {
-                        let here = rest.min(placed.output[1] - x);
-                        let down = y * stride[0] + down * dilation[0];
-                        let right = x * stride[1] + right * dilation[1];
-                        let corner = [
-                            image,
-                            down.wrapping_sub(placed.before[0]),
-                            right.wrapping_sub(placed.before[1]),
-                        ];
-                        found(corner, here);
-                        rest -= here;
-                        x += here;
-                        if x == placed.output[1] {
-                            (x, y) = (0, y + 1);
-                        }
-                        if y == placed.output[0] {
-                            (y, image) = (0, image + 1);
-                        }
+                let line = (image * height + y) * width * self.channels;
+                let line = &source.input[line..][..width * self.channels];
+                if x < width && (pixels - 1) * step + reach <= width - x {
+                    let from = &line[x * self.channels + channel..];
+                    let from = from.windows(self.run).step_by(step * self.channels);
+                    slices.extend(from.take(pixels));
+                    return;
+                }
+                slices.extend((0..pixels).map(|pixel| {
+                    let x = x.wrapping_add(pixel * step);
+                    if self.merged && !self.is_inside(x, width) {
+                        borders.next().unwrap_or_default()
+                    } else if x >= width {
+                        &source.zeros
+                    } else {
+                        &line[x * self.channels + channel..][..self.run]
                     }
-                    after = [image, y, x];
-                }
-            }
-            first = after;
-        }
+                }));
+            },
+        );
     }
 
     /// Returns whether all pixels of a window's row that starts at this column are inside the

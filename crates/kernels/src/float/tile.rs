@@ -20,12 +20,6 @@ pub(super) struct Strip<'a> {
     pub(super) column: usize,
 }
 
-/// Divides pixels into tiles of at most `most` pixels, as evenly as possible.
-pub(super) fn tiles(pixels: usize, most: usize) -> impl Iterator<Item = usize> {
-    let tiles = pixels.div_ceil(most);
-    (0..tiles).map(move |tile| (pixels + tile) / tiles)
-}
-
 /// Defines the functions for one instruction set, with as many pixels in a tile as the registers
 /// hold.
 macro_rules! tile {
@@ -39,7 +33,7 @@ macro_rules! tile {
         pub(super) fn strip(strip: &Strip<'_>, panel: FloatPanel<'_>, added: Option<&[f32]>, output: &mut [f32]) {
             let two = panel.wide > LANES;
             let (mut taps, mut first) = (strip.taps, 0);
-            for rows in crate::float::tile::tiles(strip.pixels, $most) {
+            for rows in crate::window::tiles(strip.pixels, $most) {
                 let (head, tail) = taps.split_at(strip.count * rows);
                 taps = tail;
                 let start = first * strip.stride + strip.column;
