@@ -13,6 +13,7 @@ pub mod bytes;
 pub mod cpu;
 pub mod float;
 mod length;
+pub mod resize;
 pub mod rows;
 mod simd;
 pub mod split;

@@ -1,5 +1,7 @@
 //! Sliding windows over images, and their positions.
 
+use std::ops::Range as Places;
+
 /// Windows over images `[n, h, w, c]`, with rows and columns of each size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
@@ -158,6 +160,51 @@ impl WindowPositions {
 pub(crate) fn tiles(pixels: usize, most: usize) -> impl Iterator<Item = usize> {
     let tiles = pixels.div_ceil(most);
     (0..tiles).map(move |tile| (pixels + tile) / tiles)
+}
+
+/// Returns the taps within these bounds, along one axis, of the window at an output position.
+/// Positions start at the padding.
+pub(crate) fn taps_within(
+    window: &Window,
+    axis: usize,
+    place: usize,
+    bounds: &Places<usize>,
+) -> Places<usize> {
+    let start = place * window.stride[axis];
+    let until = |bound: usize| {
+        let taps = bound.saturating_sub(start).div_ceil(window.dilation[axis]);
+        taps.min(window.kernel[axis])
+    };
+    until(bounds.start)..until(bounds.end)
+}
+
+/// Calls `work` with ranges of adjacent pixels that lie in both the window and the image.
+pub(crate) fn each_run(
+    (window, placed): (&Window, &WindowPositions),
+    pixel: usize,
+    mut work: impl FnMut(Places<usize>),
+) {
+    let [image, row, column] = placed.pixel(pixel);
+    let [height, width] = placed.input;
+    let taps = |axis: usize, place: usize| {
+        let before = placed.before[axis];
+        let taps = taps_within(window, axis, place, &(before..before + placed.input[axis]));
+        let (start, step) = (place * window.stride[axis], window.dilation[axis]);
+        taps.map(move |tap| start + tap * step - before)
+    };
+    for y in taps(0, row) {
+        let line = (image * height + y) * width;
+        if window.dilation[1] > 1 {
+            for x in taps(1, column) {
+                work(line + x..line + x + 1);
+            }
+            continue;
+        }
+        let mut columns = taps(1, column);
+        if let Some(x) = columns.next() {
+            work(line + x..line + x + 1 + columns.len());
+        }
+    }
 }
 
 /// Channels of a convolution.

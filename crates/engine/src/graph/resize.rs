@@ -2,11 +2,15 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::builder::{Builder, Wire};
+use super::builder::Builder;
+use super::kernel::Kernel;
+use super::pool::computed;
 use crate::tensor::DType;
+use pkgtool_kernels::Cpu;
+use pkgtool_kernels::resize::{BetweenTwo, ImageSizes, linear, nearest};
 
 /// For each output position: two input positions, and the weight of the second one.
-type LinearWeights = Vec<(usize, usize, f32)>;
+type LinearWeights = Vec<BetweenTwo>;
 
 /// For each output position: the first input position that counts, and the weights from there on.
 type FilterWeights = Vec<(usize, Vec<f32>)>;
@@ -57,17 +61,54 @@ pub(crate) fn resize(
         builder.size(&sizes[0], DType::Int64)?,
         builder.size(&sizes[1], DType::Int64)?,
     ];
-    let inputs = [input, sizes[0], sizes[1]];
-    let Wire { outlet, .. } =
-        builder.kernel("Resize", DType::Float32, &shape, &inputs, move |inputs| {
-            let size =
-                |at: usize| TractResult::Ok(usize::try_from(inputs[at].cast_to_scalar::<i64>()?)?);
-            let from = inputs[0].shape();
-            let rows = line(from[axis], size(1)?, sampling[0])?;
-            let columns = line(from[axis + 1], size(2)?, sampling[1])?;
-            apply(&inputs[0], axis, &rows, &columns)
-        })?;
-    Ok(outlet)
+    let dtype = builder.model.outlet_fact(input)?.datum_type;
+    let is_nearest = sampling.iter().all(|sampling| sampling.is_nearest());
+    ensure!(
+        dtype == DatumType::F32 || dtype == DatumType::U8 && is_nearest,
+        "resizing of {dtype:?}"
+    );
+    let (cpu, facts) = (Cpu::chosen(), tvec!(dtype.fact(&*shape)));
+    let kernel = Kernel::new("Resize", facts, move |inputs| {
+        let size =
+            |at: usize| TractResult::Ok(usize::try_from(inputs[at].cast_to_scalar::<i64>()?)?);
+        let from = inputs[0].shape();
+        let sizes = ImageSizes {
+            outer: from[..axis].iter().product(),
+            size: [from[axis], from[axis + 1]],
+            inner: from[axis + 2..].iter().product(),
+        };
+        let rows = line(from[axis], size(1)?, sampling[0])?;
+        let columns = line(from[axis + 1], size(2)?, sampling[1])?;
+        let mut shape = from.to_vec();
+        (shape[axis], shape[axis + 1]) = (rows.len(), columns.len());
+        let image = &inputs[..1];
+        if !is_nearest {
+            let output = computed::<f32, f32>(&shape, image, |from, to, split| {
+                linear(cpu, sizes, [&rows, &columns], from[0], to, split)
+            })?;
+            return Ok(tvec!(output));
+        }
+        let first = |line: &LinearWeights| line.iter().map(|place| place.0).collect();
+        let (rows, columns): (Vec<usize>, Vec<usize>) = (first(&rows), first(&columns));
+        let places = [&*rows, &*columns];
+        Ok(tvec!(if dtype == DatumType::F32 {
+            computed::<f32, f32>(&shape, image, |from, to, split| {
+                nearest(sizes, places, from[0], to, split)
+            })?
+        } else {
+            computed::<u8, u8>(&shape, image, |from, to, split| {
+                nearest(sizes, places, from[0], to, split)
+            })?
+        }))
+    });
+    builder.wire(kernel, &[input, sizes[0], sizes[1]])
+}
+
+impl ResizeSampling {
+    /// Returns whether each output position is one input position.
+    const fn is_nearest(self) -> bool {
+        matches!(self, Self::Nearest { .. } | Self::NearestCentre)
+    }
 }
 
 #[expect(
@@ -131,49 +172,6 @@ fn line(from: usize, to: usize, sampling: ResizeSampling) -> TractResult<LinearW
             places.map(|at| between((at as f32 + 0.5) * part)).collect()
         }
     })
-}
-
-fn apply(
-    input: &Tensor,
-    axis: usize,
-    rows: &LinearWeights,
-    columns: &LinearWeights,
-) -> TractResult<Tensor> {
-    let from = input.shape();
-    let outer: usize = from[..axis].iter().product();
-    let inner: usize = from[axis + 2..].iter().product();
-    let (height, width) = (from[axis], from[axis + 1]);
-    let mut shape = from.to_vec();
-    shape[axis] = rows.len();
-    shape[axis + 1] = columns.len();
-    let mut output = Tensor::zero::<f32>(&shape)?;
-    let view = input.try_as_plain_ram()?;
-    let image = view.as_slice::<f32>()?;
-    let mut target = output.try_as_plain_ram_mut()?;
-    let mut cells = target.as_slice_mut::<f32>()?.chunks_exact_mut(inner.max(1));
-    for plane in 0..outer {
-        let cell = |row: usize, column: usize| {
-            let start = ((plane * height + row) * width + column) * inner;
-            &image[start..start + inner]
-        };
-        for &(top, bottom, down) in rows {
-            for &(left, right, across) in columns {
-                let Some(to) = cells.next() else { break };
-                let corners = [
-                    cell(top, left),
-                    cell(top, right),
-                    cell(bottom, left),
-                    cell(bottom, right),
-                ];
-                for (at, to) in to.iter_mut().enumerate() {
-                    let upper = corners[0][at] + (corners[1][at] - corners[0][at]) * across;
-                    let lower = corners[2][at] + (corners[3][at] - corners[2][at]) * across;
-                    *to = upper + (lower - upper) * down;
-                }
-            }
-        }
-    }
-    Ok(output)
 }
 
 /// Resizes the last two dimensions with an antialiasing filter.

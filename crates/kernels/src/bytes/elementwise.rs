@@ -241,6 +241,20 @@ compiled! {
 }
 
 compiled! {
+    fn sloped(factors: [f32; 2], of: (ByteReader, ByteWriter), slopes: &[f32], from: &[u8], to: &mut [u8]) {
+        let rows = from.chunks_exact(slopes.len());
+        for (to, from) in to.chunks_exact_mut(slopes.len()).zip(rows) {
+            for ((to, byte), slope) in to.iter_mut().zip(from).zip(slopes) {
+                #[expect(clippy::cast_precision_loss, reason = "nine bits")]
+                let number = of.0.read(*byte) as f32 * factors[0];
+                let number = if number < 0.0 { number * slope } else { number };
+                *to = of.1.write(number * factors[1]);
+            }
+        }
+    }
+}
+
+compiled! {
     fn held(flip: u8, range: [u8; 2], from: &[u8], to: &mut [u8]) {
         for (to, byte) in to.iter_mut().zip(from) {
             *to = (byte ^ flip).max(range[0]).min(range[1]) ^ flip;
@@ -354,6 +368,34 @@ impl Grid {
         let factors = [self.scale, to.scale.recip()];
         split.rows(output, 1, 1, |first, to| {
             moved(cpu, factors, of, &input[first..first + to.len()], to);
+        });
+        Ok(())
+    }
+}
+
+impl Grid {
+    /// Multiplies negative numbers by the slopes of their channels, from this grid to another.
+    pub fn sloped(
+        self,
+        cpu: Cpu,
+        (to, range): (Self, IntegerRange),
+        slopes: &[f32],
+        input: &[u8],
+        output: &mut [u8],
+        split: Split,
+    ) -> Result<(), String> {
+        let of = (self.reader()?, to.writer(range)?);
+        let row = slopes.len();
+        check_length("the input", input.len(), &[output.len()])?;
+        check_length(
+            "the input",
+            input.len(),
+            &[input.len().checked_div(row).unwrap_or(0), row],
+        )?;
+        let factors = [self.scale, to.scale.recip()];
+        split.rows(output, row, row, |first, to| {
+            let from = &input[first * row..][..to.len()];
+            sloped(cpu, factors, of, slopes, from, to);
         });
         Ok(())
     }

@@ -1,12 +1,10 @@
 //! Max and average pooling over images of bytes, and means over whole images.
 
-use std::ops::Range as Places;
-
 use super::Sign;
 use super::elementwise::{ByteReader, ByteWriter, Grid, IntegerRange};
 use crate::length::check_length;
 use crate::simd::compiled;
-use crate::window::{Window, WindowPositions};
+use crate::window::{Window, WindowPositions, each_run, taps_within};
 use crate::{Cpu, Split};
 
 compiled! {
@@ -221,50 +219,5 @@ impl CountedTaps {
             taps_within(window, axis, place, &bounds).len()
         };
         along(0, row) * along(1, column)
-    }
-}
-
-/// Returns the taps within these bounds, along one axis, of the window at an output position.
-/// Positions start at the padding.
-fn taps_within(
-    window: &Window,
-    axis: usize,
-    place: usize,
-    bounds: &Places<usize>,
-) -> Places<usize> {
-    let start = place * window.stride[axis];
-    let until = |bound: usize| {
-        let taps = bound.saturating_sub(start).div_ceil(window.dilation[axis]);
-        taps.min(window.kernel[axis])
-    };
-    until(bounds.start)..until(bounds.end)
-}
-
-/// Calls `work` with ranges of adjacent pixels that lie in both the window and the image.
-fn each_run(
-    (window, placed): (&Window, &WindowPositions),
-    pixel: usize,
-    mut work: impl FnMut(Places<usize>),
-) {
-    let [image, row, column] = placed.pixel(pixel);
-    let [height, width] = placed.input;
-    let taps = |axis: usize, place: usize| {
-        let before = placed.before[axis];
-        let taps = taps_within(window, axis, place, &(before..before + placed.input[axis]));
-        let (start, step) = (place * window.stride[axis], window.dilation[axis]);
-        taps.map(move |tap| start + tap * step - before)
-    };
-    for y in taps(0, row) {
-        let line = (image * height + y) * width;
-        if window.dilation[1] > 1 {
-            for x in taps(1, column) {
-                work(line + x..line + x + 1);
-            }
-            continue;
-        }
-        let mut columns = taps(1, column);
-        if let Some(x) = columns.next() {
-            work(line + x..line + x + 1 + columns.len());
-        }
     }
 }

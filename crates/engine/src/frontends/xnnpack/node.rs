@@ -158,7 +158,9 @@ impl XnnpackLowering<'_> {
     fn bytes_node(&mut self, node: &XnnpackNode) -> TractResult<bool> {
         match &node.kind {
             NodeKind::Binary { kind, a, b, output } => {
-                self.bytes_binary(*kind, [*a, *b, *output], node.clamp)
+                let values = [*a, *b, *output];
+                Ok(self.bytes_binary(*kind, values, node.clamp)?
+                    || self.tabled_pair(*kind, values, node.clamp)?)
             }
             NodeKind::GlobalAvgPool {
                 input,

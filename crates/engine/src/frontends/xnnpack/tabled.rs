@@ -1,24 +1,36 @@
 //! Elementwise functions of quantised values, as tables of their 256 results.
 //!
-//! Exporters write such a function in floating point: a conversion to real numbers, the function, and
+//! Exporters write such a function in floating point: a conversion to real numbers, operators, and
 //! a conversion back to bytes. The table is computed by the same operators.
 
 use tract_onnx::tract_core::internal::*;
 
 use super::bytes::{clamp_range, elementwise_kernel};
-use super::{Held, XnnpackLowering, effective_clamp, grid};
+use super::{Held, XnnpackLowering, constant, effective_clamp, grid};
+use crate::graph::kernel::Kernel;
+use crate::graph::pool::computed;
 use pkgtool_kernels::bytes::elementwise::Grid;
 use pkgtool_kernels::bytes::table::ByteTable;
 use pkgtool_kernels::{Cpu, Split};
-use pkgtool_model::executorch::xnnpack::{Datatype, UnaryKind};
+use pkgtool_model::executorch::xnnpack::{BinaryKind, Datatype, UnaryKind};
 
 /// Real numbers that are a function of bytes.
 #[derive(Debug, Clone)]
 pub(super) struct ByteFunction {
     /// The bytes.
     bytes: OutletId,
-    /// The result for each byte.
-    numbers: Vec<f32>,
+    /// Their grid.
+    grid: Grid,
+    result: FunctionResult,
+}
+
+/// The result of a function of bytes.
+#[derive(Debug, Clone)]
+enum FunctionResult {
+    /// The number for each byte.
+    Numbers(Vec<f32>),
+    /// The number on the grid, multiplied by the slope of its channel if it is negative.
+    Sloped(Vec<f32>),
 }
 
 impl ByteFunction {
@@ -28,15 +40,27 @@ impl ByteFunction {
         let mut numbers = vec![0.0; all.len()];
         grid.dequantize(Cpu::PLAIN, &all, &mut numbers, Split::ONE)
             .map_err(TractError::msg)?;
-        Ok(Self { bytes, numbers })
+        let result = FunctionResult::Numbers(numbers);
+        Ok(Self {
+            bytes,
+            grid,
+            result,
+        })
     }
 
     /// Applies a function. `None` if it is not elementwise.
-    fn then(mut self, kind: UnaryKind, clamp: Option<(f32, f32)>) -> TractResult<Option<Self>> {
+    fn then(mut self, kind: UnaryKind) -> TractResult<Option<Self>> {
+        let is_same = matches!(
+            kind,
+            UnaryKind::Clamp | UnaryKind::Convert | UnaryKind::Copy
+        );
+        let FunctionResult::Numbers(numbers) = &mut self.result else {
+            return Ok(is_same.then_some(self));
+        };
         match kind {
-            UnaryKind::Clamp | UnaryKind::Convert | UnaryKind::Copy => {}
+            _ if is_same => {}
             UnaryKind::Square => {
-                for x in &mut self.numbers {
+                for x in numbers {
                     *x *= *x;
                 }
             }
@@ -44,55 +68,177 @@ impl ByteFunction {
                 let Some(function) = super::node::function(other) else {
                     return Ok(None);
                 };
-                let mut tensor = tensor1(&self.numbers);
+                let mut tensor = tensor1(numbers);
                 function.0.eval_in_place(&mut tensor, None)?;
-                self.numbers = tensor.try_as_plain_ram()?.as_slice::<f32>()?.to_vec();
-            }
-        }
-        if let Some((least, most)) = effective_clamp(clamp)
-            && least <= most
-        {
-            for x in &mut self.numbers {
-                *x = x.clamp(least, most);
+                *numbers = tensor.try_as_plain_ram()?.as_slice::<f32>()?.to_vec();
             }
         }
         Ok(Some(self))
     }
+
+    /// Combines the numbers of two functions of the same bytes.
+    fn with(mut self, kind: BinaryKind, other: &[f32]) -> Option<Self> {
+        let operation: fn(f32, f32) -> f32 = match kind {
+            BinaryKind::Add => |a, b| a + b,
+            BinaryKind::Subtract => |a, b| a - b,
+            BinaryKind::Multiply => |a, b| a * b,
+            BinaryKind::Divide => |a, b| a / b,
+            BinaryKind::Minimum => f32::min,
+            BinaryKind::Maximum => f32::max,
+            BinaryKind::PRelu => |a, b| if a < 0.0 { a * b } else { a },
+        };
+        let FunctionResult::Numbers(numbers) = &mut self.result else {
+            return None;
+        };
+        for (x, other) in numbers.iter_mut().zip(other.iter().cycle()) {
+            *x = operation(*x, *other);
+        }
+        Some(self)
+    }
+
+    /// Multiplies negative numbers by the slope of their channel. `None` if other functions came before.
+    fn sloped(mut self, slopes: &[f32]) -> TractResult<Option<Self>> {
+        let FunctionResult::Numbers(numbers) = &self.result else {
+            return Ok(None);
+        };
+        let FunctionResult::Numbers(plain) = Self::of_grid(self.bytes, self.grid)?.result else {
+            return Ok(None);
+        };
+        if *numbers != plain {
+            return Ok(None);
+        }
+        self.result = FunctionResult::Sloped(slopes.to_vec());
+        Ok(Some(self))
+    }
+
+    /// Clamps the numbers. `None` if it cannot.
+    fn clamped(mut self, clamp: Option<(f32, f32)>) -> Option<Self> {
+        let Some((least, most)) = effective_clamp(clamp).filter(|(least, most)| least <= most)
+        else {
+            return Some(self);
+        };
+        let FunctionResult::Numbers(numbers) = &mut self.result else {
+            return None;
+        };
+        for x in numbers {
+            *x = x.clamp(least, most);
+        }
+        Some(self)
+    }
 }
 
 impl XnnpackLowering<'_> {
-    /// Lowers a function of bytes. Returns whether the output is written: a real output is only
-    /// remembered, because a later node may read it as bytes.
+    /// Lowers a function of bytes. Returns whether the output is written.
     pub(super) fn tabled(
         &mut self,
         kind: UnaryKind,
         [input, output]: [u32; 2],
         clamp: Option<(f32, f32)>,
     ) -> TractResult<bool> {
-        let mut known = self.functions.get(&input).cloned();
-        if known.is_none()
-            && let Some((bytes, grid)) = self.bytes(input)?
-        {
-            known = Some(ByteFunction::of_grid(bytes, grid)?);
-        }
-        let Some(found) = known
-            .map(|known| known.then(kind, clamp))
-            .transpose()?
-            .flatten()
-        else {
+        let found = match self.byte_function(input)? {
+            Some(known) => known.then(kind)?,
+            None => None,
+        };
+        self.write_function(found, output, clamp)
+    }
+
+    /// Lowers an operation on functions of the same bytes, or on one and a constant. Returns whether the output is
+    /// written.
+    pub(super) fn tabled_pair(
+        &mut self,
+        kind: BinaryKind,
+        [a, b, output]: [u32; 3],
+        clamp: Option<(f32, f32)>,
+    ) -> TractResult<bool> {
+        let Some(left) = self.byte_function(a)? else {
             return Ok(false);
         };
+        let found = match self.byte_function(b)? {
+            Some(right) if right.bytes == left.bytes => match right.result {
+                FunctionResult::Numbers(numbers) => left.with(kind, &numbers),
+                FunctionResult::Sloped(_) => None,
+            },
+            Some(_) => None,
+            None => match self.row_of_numbers(b)? {
+                Some(row) if row.len() == 1 => left.with(kind, &row),
+                Some(row) if kind == BinaryKind::PRelu => {
+                    let shape = self.builder.shape(left.bytes)?;
+                    let is_row = shape.last().is_some_and(|last| *last == row.len().to_dim());
+                    if is_row { left.sloped(&row)? } else { None }
+                }
+                _ => None,
+            },
+        };
+        self.write_function(found, output, clamp)
+    }
+
+    /// Returns a value as a function of bytes, if it is one.
+    fn byte_function(&self, id: u32) -> TractResult<Option<ByteFunction>> {
+        if let Some(known) = self.functions.get(&id) {
+            return Ok(Some(known.clone()));
+        }
+        let bytes = self.bytes(id)?;
+        bytes
+            .map(|(bytes, grid)| ByteFunction::of_grid(bytes, grid))
+            .transpose()
+    }
+
+    /// Returns the numbers of a constant that is one number or a row of them.
+    fn row_of_numbers(&self, id: u32) -> TractResult<Option<Vec<f32>>> {
+        let value = self.value(id);
+        let (_, lead) = value.dims.split_last().unwrap_or((&1, &[]));
+        if value.data.is_none()
+            || value.datatype != Datatype::Fp32
+            || lead.iter().any(|size| *size != 1)
+        {
+            return Ok(None);
+        }
+        let tensor = constant::read(self.weights, value)?;
+        Ok(Some(tensor.try_as_plain_ram()?.as_slice::<f32>()?.to_vec()))
+    }
+
+    /// Writes a function of bytes as bytes. A real output is only remembered, because a later node may read it as
+    /// bytes. Returns whether the output is written.
+    fn write_function(
+        &mut self,
+        found: Option<ByteFunction>,
+        output: u32,
+        clamp: Option<(f32, f32)>,
+    ) -> TractResult<bool> {
+        let Some(found) = found else { return Ok(false) };
         let Some(to) = grid(self.value(output))? else {
-            if self.value(output).datatype == Datatype::Fp32 {
+            if self.value(output).datatype == Datatype::Fp32
+                && let Some(found) = found.clamped(clamp)
+            {
                 self.functions.insert(output, found);
             }
             return Ok(false);
         };
-        let table = ByteTable::new(&found.numbers, to, clamp_range(to, clamp));
-        let (table, cpu) = (table.map_err(TractError::msg)?, Cpu::chosen());
-        let work =
-            move |from: &[&[u8]], to: &mut [u8], split| table.look_up(cpu, from[0], to, split);
-        let outlet = elementwise_kernel(self.builder, "TableOfBytes", &[found.bytes], work)?;
+        let (cpu, range) = (Cpu::chosen(), clamp_range(to, clamp));
+        let outlet = match found.result {
+            FunctionResult::Numbers(numbers) => {
+                let mut results = [0; 256];
+                let rounded = to.quantize(Cpu::PLAIN, range, &numbers, &mut results, Split::ONE);
+                let table = rounded.and_then(|()| ByteTable::new(&results));
+                let table = table.map_err(TractError::msg)?;
+                let work = move |from: &[&[u8]], to: &mut [u8], split| {
+                    table.look_up(cpu, from[0], to, split)
+                };
+                elementwise_kernel(self.builder, "TableOfBytes", &[found.bytes], work)?
+            }
+            FunctionResult::Sloped(slopes) => {
+                let from = found.grid;
+                let shape = self.builder.shape(found.bytes)?;
+                let kernel =
+                    Kernel::new("SlopesOfBytes", tvec!(u8::fact(&*shape)), move |inputs| {
+                        let work = |bytes: &[&[u8]], output: &mut [u8], split| {
+                            from.sloped(cpu, (to, range), &slopes, bytes[0], output, split)
+                        };
+                        Ok(tvec!(computed(inputs[0].shape(), inputs, work)?))
+                    });
+                self.builder.wire(kernel, &[found.bytes])?
+            }
+        };
         self.held.insert(output, Held::Bytes(outlet));
         Ok(true)
     }

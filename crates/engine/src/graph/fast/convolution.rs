@@ -6,6 +6,7 @@ use tract_onnx::tract_core::ops::cnn::{Conv, KernelFormat, PoolSpec};
 use tract_onnx::tract_core::ops::nn::DataFormat;
 
 use super::chain::Chain;
+use super::channels_last::ImageAxes;
 use crate::graph::images::{over_images, window};
 use crate::graph::kernel::Kernel;
 use crate::graph::transposed::TransposedImages;
@@ -27,53 +28,25 @@ pub(super) fn replaced(
         return Ok(None);
     };
     let input = model.outlet_fact(node.inputs[0])?;
-    let (rank, spatial) = (input.rank(), replaced.spec.rank());
-    let format = replaced.spec.data_format;
-    let has_images = format.has_n();
-    let is_ours = input.datum_type == DatumType::F32
-        && (1..=2).contains(&spatial)
-        && rank == spatial + 1 + usize::from(has_images);
-    if !is_ours {
+    let Some(axes) = ImageAxes::of(replaced.spec, input) else {
         return Ok(None);
-    }
-    let (last, first) = (rank - 1, usize::from(has_images));
-    let axis = if format.c_is_last() { last } else { first };
+    };
     let chain = Chain::after(
         model,
         node.id.into(),
         &weights.kernel,
-        (replaced.spec.output_channels, axis),
+        (replaced.spec.output_channels, axes.channels),
         replaced.adjustments.is_none(),
     )?;
     // The library handles convolutions that the kernel rejects, and reports their errors.
     let Ok(packed) = weights.packed(&replaced, &chain, cpu) else {
         return Ok(None);
     };
-    let mut patch = TypedModelPatch::new("convolution on this crate's kernels");
-    let name = &node.name;
     let mut inputs = tvec!(node.inputs[0]);
     inputs.extend(chain.added);
-    let mut images = patch.taps(model, &inputs)?;
-    for image in &mut images {
-        if axis != last {
-            let inward = AxisOp::Move(axis, last);
-            *image = patch.wire_node(format!("{name}.channels_last"), inward, &[*image])?[0];
-        }
-        if !has_images {
-            *image = patch.wire_node(format!("{name}.one"), AxisOp::Add(0), &[*image])?[0];
-        }
-    }
-    let operator = packed.operator(replaced.spec, patch.outlet_fact(images[0])?)?;
-    let mut output = patch.wire_node(name, operator, &images)?[0];
-    if !has_images {
-        output = patch.wire_node(format!("{name}.alone"), AxisOp::Rm(0), &[output])?[0];
-    }
-    if axis != last {
-        let outward = AxisOp::Move(last, axis);
-        output = patch.wire_node(format!("{name}.channels"), outward, &[output])?[0];
-    }
-    patch.shunt_outside(model, chain.end, output)?;
-    Ok(Some(patch))
+    let operator = |images: &TypedFact| packed.operator(replaced.spec, images);
+    axes.patch(model, &node.name, (&inputs, chain.end), operator)
+        .map(Some)
 }
 
 /// A convolution of the library.

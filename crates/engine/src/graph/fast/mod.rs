@@ -9,8 +9,10 @@
 
 mod attention;
 mod chain;
+mod channels_last;
 mod convolution;
 mod gate;
+mod pool;
 mod product;
 mod region;
 mod sum;
@@ -20,8 +22,8 @@ mod turn;
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::binary::TypedBinOp;
-use tract_onnx::tract_core::ops::cnn::Conv;
 use tract_onnx::tract_core::ops::cnn::deconv::Deconv;
+use tract_onnx::tract_core::ops::cnn::{Conv, MaxPool};
 use tract_onnx::tract_core::ops::einsum::EinSum;
 use tract_onnx::tract_core::ops::nn::Reduce;
 
@@ -54,8 +56,8 @@ fn rewrite(mut model: TypedModel, cpu: Cpu) -> TractResult<TypedModel> {
     // Kernels that the graph transposes before use are known only now.
     let is_one = |node: &TypedNode| {
         let is_binary = node.op_is::<TypedBinOp>();
-        let is_convolution = node.op_is::<Conv>() || node.op_is::<Deconv>();
-        is_binary || is_convolution || node.op_is::<EinSum>() || node.op_is::<Reduce>()
+        let has_windows = node.op_is::<Conv>() || node.op_is::<Deconv>() || node.op_is::<MaxPool>();
+        is_binary || has_windows || node.op_is::<EinSum>() || node.op_is::<Reduce>()
     };
     let has_one = model.nodes().iter().any(is_one);
     if !has_one {
@@ -64,6 +66,7 @@ fn rewrite(mut model: TypedModel, cpu: Cpu) -> TractResult<TypedModel> {
     model.prop_consts()?;
     let rules = [
         convolution::replaced,
+        pool::replaced,
         product::replaced,
         sum::replaced,
         gate::replaced,

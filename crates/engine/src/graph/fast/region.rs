@@ -274,7 +274,7 @@ impl FusedRegion {
                 .filter(|(_, view)| view.is_none())
                 .map(|(input, _)| input);
             // Inputs may be repeated. All may be empty.
-            let like = match whole.clone().find(|input| input.is_empty()) {
+            let like = match whole.clone().find(|input| input.len() == 0) {
                 Some(empty) => Some(empty),
                 None => whole.max_by_key(|input| input.len()),
             };

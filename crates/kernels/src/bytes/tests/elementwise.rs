@@ -207,17 +207,11 @@ proptest! {
 
     #[test]
     fn tables_are_exact(
-        from in signs(), to in grids(), count in 0_usize..300, seed: u64, scale in -2.0_f32..2.0,
+        count in 0_usize..300, seed: u64,
     ) {
-        let input = bytes(seed, count);
-        #[expect(clippy::cast_precision_loss, reason = "numbers of eight bits")]
-        let mut numbers: Vec<f32> =
-            (0..=255).map(|byte| (number(from, byte) as f32 * scale).sin() * 90.0).collect();
-        let expected: Vec<u8> = input
-            .iter()
-            .map(|from| byte(to, numbers[usize::from(*from)] / to.0.scale, false))
-            .collect();
-        let table = ByteTable::new(&numbers, to.0, to.1).expect("a table");
+        let (input, results) = (bytes(seed, count), bytes(!seed, 256));
+        let expected: Vec<u8> = input.iter().map(|from| results[usize::from(*from)]).collect();
+        let table = ByteTable::new(&results).expect("a table");
         for cpu in Cpu::all() {
             on_threads(|split| {
                 let mut output = vec![7; count];
@@ -226,8 +220,29 @@ proptest! {
                 assert!(table.look_up(cpu, &[0; 400], &mut output, split).is_err());
             });
         }
-        numbers[9] = f32::NAN;
-        prop_assert!(ByteTable::new(&numbers, to.0, to.1).is_ok());
-        prop_assert!(ByteTable::new(&numbers[1..], to.0, to.1).is_err());
+        prop_assert!(ByteTable::new(&results[1..]).is_err());
+    }
+
+    #[test]
+    fn slopes_are_exact(
+        from in grids(), to in grids(), rows in 0_usize..9, slopes in prop::collection::vec(-2.0_f32..2.0, 1..40), seed: u64,
+    ) {
+        let input = bytes(seed, rows * slopes.len());
+        let inverse = to.0.scale.recip();
+        let expected = input.iter().zip(slopes.iter().cycle()).map(|(from_byte, slope)| {
+            #[expect(clippy::cast_precision_loss, reason = "numbers of nine bits")]
+            let number = steps(from.0, *from_byte) as f32 * from.0.scale;
+            byte(to, if number < 0.0 { number * slope } else { number } * inverse, false)
+        });
+        let expected: Vec<u8> = expected.collect();
+        for cpu in Cpu::all() {
+            on_threads(|split| {
+                let mut output = vec![7; input.len()];
+                from.0.sloped(cpu, to, &slopes, &input, &mut output, split).expect("bytes");
+                assert!(output == expected, "{:?} differs", cpu.level());
+                assert!(from.0.sloped(cpu, to, &slopes, &[0; 400], &mut output, split).is_err());
+                assert!(input.is_empty() || from.0.sloped(cpu, to, &[], &input, &mut output, split).is_err());
+            });
+        }
     }
 }

@@ -7,13 +7,21 @@ use tract_onnx::tract_hir::internal::*;
 use super::elements::{byte_function, of_elements};
 use super::node;
 use crate::frontends::onnx::node_operator::Built;
-use pkgtool_kernels::Cpu;
 use pkgtool_kernels::bytes::table::ByteTable;
+use pkgtool_kernels::{Cpu, Split};
 
 /// Builds a function.
 pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
     let to = node::grid(node, "y")?;
-    let table = ByteTable::new(&node::floats(node, "numbers"), to, node::range(node)?);
+    let (numbers, mut results) = (node::floats(node, "numbers"), [0; 256]);
+    let rounded = to.round(
+        Cpu::PLAIN,
+        node::range(node)?,
+        &numbers,
+        &mut results,
+        Split::ONE,
+    );
+    let table = rounded.and_then(|()| ByteTable::new(&results));
     let (table, cpu) = (table.map_err(TractError::msg)?, Cpu::chosen());
     let signs = [node::sign(node, "x"), to.sign];
     byte_function(node::TABLE, signs, move || {
