@@ -4,8 +4,9 @@ use super::Split;
 use super::length::check_length;
 use super::split::by_group;
 
-/// Number of output rows written together; their inputs are adjacent.
-const ROWS: usize = 32;
+/// Number of rows and columns that are transposed together. Each cache line is then read and written once, however far
+/// apart the rows are.
+const BLOCK: usize = 16;
 
 /// Cost of moving an element, in multiplications of a product.
 const COST: usize = 4;
@@ -26,24 +27,57 @@ pub fn transposed<T: Copy + Send + Sync>(
     split.rows(output, row, row * COST, |first, output| {
         by_group(first, [b, row], output, |block, first, rows| {
             let from = &input[block * b * row..][..b * row];
-            for (number, to) in rows.chunks_mut(ROWS * row).enumerate() {
-                let column = first + number * ROWS;
+            if run == 1 {
+                single(from, [a, b], first, rows);
+            } else {
                 for (place, from) in from.chunks_exact(b * run).enumerate() {
-                    let from = &from[column * run..][..to.len() / a];
-                    if run == 1 {
-                        for (to, from) in to[place..].iter_mut().step_by(row).zip(from) {
-                            *to = *from;
-                        }
-                    } else {
-                        for (to, from) in to.chunks_exact_mut(row).zip(from.chunks_exact(run)) {
-                            to[place * run..][..run].copy_from_slice(from);
-                        }
+                    let from = &from[first * run..][..rows.len() / a];
+                    for (to, from) in rows.chunks_exact_mut(row).zip(from.chunks_exact(run)) {
+                        to[place * run..][..run].copy_from_slice(from);
                     }
                 }
             }
         });
     });
     Ok(())
+}
+
+/// Writes output rows of `a` elements from a column of `[a, b]` on.
+fn single<T: Copy>(from: &[T], [a, b]: [usize; 2], first: usize, rows: &mut [T]) {
+    for (number, to) in rows.chunks_mut(BLOCK * a).enumerate() {
+        let (column, columns) = (first + number * BLOCK, to.len() / a);
+        for place in (0..a).step_by(BLOCK) {
+            let places = BLOCK.min(a - place);
+            let at = |row: usize| &from[(place + row) * b + column..][..columns];
+            if places == BLOCK
+                && let Some(mut block) = whole(at(0))
+            {
+                for row in 0..BLOCK {
+                    if let Some(numbers) = at(row).first_chunk::<BLOCK>() {
+                        for column in 0..BLOCK {
+                            block[column][row] = numbers[column];
+                        }
+                    }
+                }
+                for (to, block) in to.chunks_exact_mut(a).zip(&block) {
+                    to[place..place + BLOCK].copy_from_slice(block);
+                }
+                continue;
+            }
+            for row in 0..places {
+                let to = to[place + row..].iter_mut().step_by(a);
+                for (to, from) in to.zip(at(row)) {
+                    *to = *from;
+                }
+            }
+        }
+    }
+}
+
+/// Returns room for a block, if it is whole.
+fn whole<T: Copy>(columns: &[T]) -> Option<[[T; BLOCK]; BLOCK]> {
+    let first = columns.first_chunk::<BLOCK>()?;
+    Some([*first; BLOCK])
 }
 
 #[cfg(test)]
@@ -56,7 +90,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_element_is_where_it_belongs(
-            lead in 0..4_usize, a in 0..40_usize, b in 0..70_usize, run in 0..5_usize, threads in 1..3_usize,
+            lead in 0..4_usize, a in 0..90_usize, b in 0..70_usize, run in 0..5_usize, threads in 1..3_usize,
         ) {
             let input: Vec<usize> = (0..lead * a * b * run).collect();
             let mut output = vec![usize::MAX; input.len()];

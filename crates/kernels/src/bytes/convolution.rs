@@ -176,7 +176,9 @@ impl ByteConvolution {
                 Ok(())
             }
             ByteKernel::Dense(dense) | ByteKernel::Merged(dense) => {
-                let zeros = vec![[self.zero; INPUTS]; dense.steps];
+                // A whole pixel, or the taps of a window's row.
+                let longest = self.channels.input.div_ceil(INPUTS).max(dense.steps);
+                let zeros = vec![[self.zero; INPUTS]; longest];
                 let merged = matches!(self.kernel, ByteKernel::Merged(_));
                 let group_inputs = self.channels.input / self.channels.groups;
                 let padded = if merged || !group_inputs.is_multiple_of(INPUTS) {
@@ -226,13 +228,20 @@ impl ByteConvolution {
                 let first = first + block * ROWS_PER_BLOCK;
                 let pixels = first..first + output.len() / channels;
                 let mut target = TileTarget::Bytes(output);
+                let inputs = input / groups;
+                // Groups of whole words are read from the same pixels.
+                let together = inputs.is_multiple_of(INPUTS);
+                let mut rows = images.rows(dense, pixels.clone(), 0);
                 for group in 0..groups {
-                    let rows = images.rows(dense, pixels.clone(), group * (input / groups));
+                    if group > 0 && !together {
+                        rows = images.rows(dense, pixels.clone(), group * inputs);
+                    }
                     let part = Part {
                         group,
                         lines: 0..dense.group_lines(),
                         stride: channels,
                         column: group * dense.outputs,
+                        offset: if together { group * inputs / INPUTS } else { 0 },
                     };
                     dispatch::block(dense, &part, &rows, &mut target);
                 }

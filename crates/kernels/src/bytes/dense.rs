@@ -55,6 +55,8 @@ pub(super) struct Part {
     pub(super) stride: usize,
     /// Column of the first line.
     pub(super) column: usize,
+    /// Number of groups of four inputs before those that the group reads.
+    pub(super) offset: usize,
 }
 
 /// Weights of neighbouring lines.
@@ -65,6 +67,8 @@ pub(super) struct BytePanel<'a> {
     pub(super) width: usize,
     /// Their column in a row of the output.
     pub(super) column: usize,
+    /// Number of groups of four inputs before those that they read.
+    pub(super) offset: usize,
     /// Weights, ordered by taps, inputs and lines.
     pub(super) weights: &'a [Line],
     /// Bias of each line.
@@ -214,7 +218,7 @@ impl Dense {
     pub(super) fn panels(&self, part: &Part) -> impl Iterator<Item = BytePanel<'_>> {
         let (all, together) = (self.group_lines(), most_lines(self.cpu));
         let (group, first, end) = (part.group, part.lines.start, part.lines.end.min(all));
-        let column = part.column;
+        let (column, offset) = (part.column, part.offset);
         (first..end).step_by(together).map(move |line| {
             let lines = together.min(all - line);
             let size = self.taps * self.steps;
@@ -223,6 +227,7 @@ impl Dense {
                 lines,
                 width: (self.outputs - line * CHANNELS).min(lines * CHANNELS),
                 column: column + (line - first) * CHANNELS,
+                offset,
                 weights: &self.lines[of_lines.start * size..of_lines.end * size],
                 bias: &self.bias[of_lines.clone()],
                 factors: &self.factors[of_lines],

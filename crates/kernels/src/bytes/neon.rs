@@ -198,9 +198,10 @@ macro_rules! matrix_products {
                 .chunks_exact(ROWS)
                 .zip(panel.weights.chunks_exact(steps));
             for (rows, lines) in taps {
-                let mut words = [&rows[0][..steps]; ROWS];
+                let inputs = panel.offset..panel.offset + steps;
+                let mut words = [&rows[0][inputs.clone()]; ROWS];
                 for row in 1..ROWS {
-                    words[row] = &rows[row][..steps];
+                    words[row] = &rows[row][inputs.clone()];
                 }
                 for (two, lines) in lines.chunks(2).enumerate() {
                     let packed = columns(&lines[0], lines.get(1).unwrap_or(&nothing));

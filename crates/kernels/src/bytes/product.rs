@@ -233,6 +233,7 @@ impl PackedBytes {
                     lines: lines..lines + output.len().div_ceil(CHANNELS),
                     stride: outputs,
                     column: 0,
+                    offset: 0,
                 };
                 dispatch::block(dense, &part, &rows, &mut target(output));
             });
@@ -249,6 +250,7 @@ impl PackedBytes {
                     lines: 0..dense.group_lines(),
                     stride: outputs,
                     column: 0,
+                    offset: 0,
                 };
                 dispatch::block(dense, &part, &rows, &mut target(output));
             }

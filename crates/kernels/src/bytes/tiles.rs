@@ -156,9 +156,10 @@ macro_rules! dot_products {
             let steps = dense.steps;
             let taps = slices.chunks_exact(ROWS).zip(panel.weights.chunks_exact(steps * LINES));
             for (rows, lines) in taps {
-                let mut words = [&rows[0][..steps]; ROWS];
+                let inputs = panel.offset..panel.offset + steps;
+                let mut words = [&rows[0][inputs.clone()]; ROWS];
                 for row in 1..ROWS {
-                    words[row] = &rows[row][..steps];
+                    words[row] = &rows[row][inputs.clone()];
                 }
                 for (step, lines) in lines.as_chunks::<LINES>().0.iter().enumerate() {
                     let mut packed = [weights(&lines[0]); LINES];
