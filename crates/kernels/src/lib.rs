@@ -12,6 +12,7 @@
 pub mod bytes;
 pub mod cpu;
 pub mod float;
+mod largest;
 mod length;
 pub mod resize;
 pub mod rows;

@@ -38,6 +38,15 @@ impl Window {
         dilation: [1, 1],
     };
 
+    /// Returns the window with rows and columns exchanged.
+    #[must_use]
+    pub fn turned(mut self) -> Self {
+        self.kernel.reverse();
+        self.stride.reverse();
+        self.dilation.reverse();
+        self
+    }
+
     /// Returns the number of taps of a window.
     pub(crate) const fn taps(&self) -> usize {
         self.kernel[0] * self.kernel[1]

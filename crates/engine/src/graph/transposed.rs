@@ -5,7 +5,7 @@ use tract_onnx::tract_core::ops::cnn::deconv::output_shape;
 use tract_onnx::tract_core::ops::cnn::{PaddingSpec, PoolSpec};
 use tract_onnx::tract_core::ops::nn::DataFormat;
 
-use super::images::window;
+use super::images::{ImageWindows, is_column};
 use super::kernel::Kernel;
 use super::pool::computed;
 use pkgtool_kernels::Split;
@@ -18,14 +18,16 @@ pub(crate) struct TransposedImages {
     adjustments: TVec<usize>,
     before: [usize; 2],
     after: [usize; 2],
+    /// Whether images of one column are turned into images of one row.
+    turned: bool,
     plan: TransposedPlan,
 }
 
 impl TransposedImages {
-    /// Plans the convolution. Fails if the kernels do not support it.
+    /// Plans the convolution of images of a size. Fails if the kernels do not support it.
     pub(crate) fn new(
         spec: &PoolSpec,
-        adjustments: &[usize],
+        (size, adjustments): (&[TDim], &[usize]),
         groups: usize,
     ) -> Result<Self, String> {
         let spec = PoolSpec {
@@ -47,12 +49,19 @@ impl TransposedImages {
             output: spec.output_channels,
             groups,
         };
+        let turned = is_column(&spec, size) && adjustments.get(1) == Some(&0);
+        let (mut window, mut skipped) = (ImageWindows::new(&spec)?.window, before);
+        if turned {
+            window = window.turned();
+            skipped.reverse();
+        }
         Ok(Self {
-            plan: TransposedPlan::new(window(&spec)?, channels, before)?,
+            plan: TransposedPlan::new(window, channels, skipped)?,
             adjustments: adjustments.into(),
             spec,
             before,
             after,
+            turned,
         })
     }
 
@@ -105,7 +114,9 @@ impl TransposedImages {
             output: [1, 1],
             before: [0, 0],
         };
-        let window = window(&self.spec).map_err(TractError::msg)?;
+        let window = ImageWindows::new(&self.spec)
+            .map_err(TractError::msg)?
+            .window;
         let mut output: TVec<usize> = tvec!(shape[0]);
         let first = 2 - rank;
         for axis in first..2 {
@@ -124,6 +135,10 @@ impl TransposedImages {
                     format!("a transposed convolution of {size} pixels has no output")
                 })?;
             output.push(placed.output[axis]);
+        }
+        if self.turned {
+            placed.input.reverse();
+            placed.output.reverse();
         }
         output.push(self.spec.output_channels);
         Ok((output, placed))

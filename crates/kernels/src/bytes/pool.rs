@@ -2,6 +2,7 @@
 
 use super::Sign;
 use super::elementwise::{ByteReader, ByteWriter, Grid, IntegerRange};
+use crate::largest::{Comparison, largest};
 use crate::length::check_length;
 use crate::simd::compiled;
 use crate::window::{Window, WindowPositions, each_run, taps_within};
@@ -9,9 +10,17 @@ use crate::{Cpu, Split};
 
 compiled! {
     fn raise(flip: u8, from: &[u8], to: &mut [u8]) {
-        for pixel in from.chunks_exact(to.len()) {
-            for (to, byte) in to.iter_mut().zip(pixel) {
-                *to = (*to).max(byte ^ flip);
+        for (to, byte) in to.iter_mut().zip(from) {
+            *to = (*to).max(byte ^ flip);
+        }
+    }
+}
+
+compiled! {
+    fn raise_pixels(sizes: [usize; 2], from: &[u8], to: &mut [u8]) {
+        for (to, from) in to.chunks_exact_mut(sizes[1]).zip(from.chunks(sizes[0])) {
+            for (to, byte) in to.iter_mut().zip(from) {
+                *to = (*to).max(*byte);
             }
         }
     }
@@ -186,23 +195,28 @@ pub fn max_pool(
     window.check()?;
     placed.check([channels; 2], input.len(), output.len())?;
     let flip = sign.flip();
-    split.rows(
-        output,
-        channels,
-        window.taps() * channels,
-        |first, output| {
-            for (pixel, to) in output.chunks_exact_mut(channels).enumerate() {
-                to.fill(0);
-                each_run((window, placed), first + pixel, |run| {
-                    let run = run.start * channels..run.end * channels;
-                    raise(cpu, flip, &input[run], to);
-                });
-                for byte in to {
-                    *byte ^= flip;
-                }
+    let comparison = Comparison {
+        least: 0,
+        raise: |from: &[u8], to: &mut [u8]| raise(cpu, flip, from, to),
+        raise_pixels: |sizes: [usize; 2], from: &[u8], to: &mut [u8]| {
+            if sizes[0] == sizes[1] {
+                raise(cpu, 0, from, to);
+            } else {
+                raise_pixels(cpu, sizes, from, to);
             }
         },
+    };
+    largest(
+        &comparison,
+        (window, placed),
+        channels,
+        input,
+        output,
+        split,
     );
+    for byte in output {
+        *byte ^= flip;
+    }
     Ok(())
 }
 

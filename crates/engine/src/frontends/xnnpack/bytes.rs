@@ -9,7 +9,7 @@ use tract_onnx::tract_core::ops::array::{Pad, PadMode};
 
 use super::{Held, XnnpackLowering, effective_clamp, grid};
 use crate::graph::builder::{Builder, Wire, ranked};
-use crate::graph::images::{over_images, window};
+use crate::graph::images::{ImageWindows, over_images};
 use crate::graph::kernel::Kernel;
 use crate::graph::pool::computed;
 use crate::tensor::DType;
@@ -286,7 +286,8 @@ impl XnnpackLowering<'_> {
                 .pool_window(input, pool)?
                 .over(lowering.builder, input)?;
             let fact = lowering.builder.model.outlet_fact(input)?;
-            let (window, cpu) = (window(&spec).map_err(TractError::msg)?, Cpu::chosen());
+            let windows = ImageWindows::over(&spec, &fact.shape[1..3]).map_err(TractError::msg)?;
+            let (window, cpu) = (windows.window, Cpu::chosen());
             let channels = spec.input_channels;
             let run = move |placed: &WindowPositions, from: &[&[u8]], to: &mut [u8], split| {
                 max_pool(
@@ -299,7 +300,7 @@ impl XnnpackLowering<'_> {
                     split,
                 )
             };
-            let kernel = over_images("LargestBytes", spec, fact, 0, run)?;
+            let kernel = over_images("LargestBytes", windows, fact, 0, run)?;
             lowering.builder.wire(kernel, &[input])
         })
     }

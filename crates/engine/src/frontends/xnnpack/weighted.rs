@@ -5,7 +5,7 @@ use tract_onnx::tract_core::internal::*;
 use super::bytes::clamp_range;
 use super::convolve::pair;
 use super::{Held, XnnpackLowering, constant, grid};
-use crate::graph::images::{over_images, window};
+use crate::graph::images::{ImageWindows, over_images};
 use crate::graph::rows::{product_of_rows, turned};
 use crate::graph::transposed::TransposedImages;
 use pkgtool_kernels::Cpu;
@@ -114,10 +114,12 @@ impl XnnpackLowering<'_> {
             requantize: &weighted.requantize,
         };
         let fact = self.builder.model.outlet_fact(weighted.input)?;
+        let size = &fact.shape[1..3];
         let kernel = if conv.kind == ConvKind::Transposed {
             let spec = shape.over_transposed(self.builder, weighted.input, &sizes)?;
             let adjustment = pair(conv.adjustment)?;
-            let Ok(transposed) = TransposedImages::new(&spec, &adjustment, shape.groups) else {
+            let Ok(transposed) = TransposedImages::new(&spec, (size, &adjustment), shape.groups)
+            else {
                 return Ok(false);
             };
             let Ok(kernels) =
@@ -134,8 +136,11 @@ impl XnnpackLowering<'_> {
             transposed.over("ConvolveTransposedBytes", fact, (kernels, bytes), run)?
         } else {
             let spec = shape.over(self.builder, weighted.input, &sizes)?;
-            let window = window(&spec).map_err(TractError::msg)?;
-            let parts = convolution::ConvolutionParams { window, ..parts };
+            let windows = ImageWindows::over(&spec, size).map_err(TractError::msg)?;
+            let parts = convolution::ConvolutionParams {
+                window: windows.window,
+                ..parts
+            };
             let Ok(kernel) = ByteConvolution::new(Cpu::chosen(), &parts) else {
                 return Ok(false);
             };
@@ -143,7 +148,7 @@ impl XnnpackLowering<'_> {
             let run = move |placed: &WindowPositions, from: &[&[u8]], to: &mut [u8], split| {
                 kernel.run(placed, from[0], to, split)
             };
-            over_images("ConvolveBytes", spec, fact, bytes, run)?
+            over_images("ConvolveBytes", windows, fact, bytes, run)?
         };
         let outlet = self.builder.wire(kernel, &[weighted.input])?;
         self.held.insert(conv.output, Held::Bytes(outlet));

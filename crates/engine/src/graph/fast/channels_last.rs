@@ -29,6 +29,12 @@ impl ImageAxes {
         })
     }
 
+    /// Returns the height and width of images, or the width alone.
+    pub(super) fn size<'a>(&self, images: &'a TypedFact) -> &'a [TDim] {
+        let first = usize::from(self.has_images) + usize::from(self.channels != self.last);
+        &images.shape[first..][..self.last - usize::from(self.has_images)]
+    }
+
     /// Returns the patch that computes `end` by an operator on images `[n, h, w, c]`.
     pub(super) fn patch(
         &self,

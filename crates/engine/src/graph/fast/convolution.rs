@@ -3,11 +3,10 @@
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::cnn::deconv::Deconv;
 use tract_onnx::tract_core::ops::cnn::{Conv, KernelFormat, PoolSpec};
-use tract_onnx::tract_core::ops::nn::DataFormat;
 
 use super::chain::Chain;
 use super::channels_last::ImageAxes;
-use crate::graph::images::{over_images, window};
+use crate::graph::images::{ImageWindows, over_images};
 use crate::graph::kernel::Kernel;
 use crate::graph::transposed::TransposedImages;
 use pkgtool_kernels::Cpu;
@@ -39,12 +38,13 @@ pub(super) fn replaced(
         replaced.adjustments.is_none(),
     )?;
     // The library handles convolutions that the kernel rejects, and reports their errors.
-    let Ok(packed) = weights.packed(&replaced, &chain, cpu) else {
+    let size = axes.size(input);
+    let Ok(packed) = weights.packed(&replaced, (&chain, size), cpu) else {
         return Ok(None);
     };
     let mut inputs = tvec!(node.inputs[0]);
     inputs.extend(chain.added);
-    let operator = |images: &TypedFact| packed.operator(replaced.spec, images);
+    let operator = |images: &TypedFact| packed.operator(images);
     axes.patch(model, &node.name, (&inputs, chain.end), operator)
         .map(Some)
 }
@@ -80,25 +80,21 @@ impl<'a> Replaced<'a> {
 
 /// The packed kernels of a convolution.
 enum Packed {
-    Plain(FloatConvolution),
+    Plain(ImageWindows, FloatConvolution),
     Transposed(TransposedImages, Vec<FloatConvolution>),
 }
 
 impl Packed {
     /// Returns the operator on images `[n, h, w, c]` of this fact.
-    fn operator(self, spec: &PoolSpec, images: &TypedFact) -> TractResult<Kernel> {
+    fn operator(self, images: &TypedFact) -> TractResult<Kernel> {
         match self {
-            Self::Plain(kernel) => {
-                let spec = PoolSpec {
-                    data_format: DataFormat::NHWC,
-                    ..spec.clone()
-                };
+            Self::Plain(windows, kernel) => {
                 let bytes = kernel.bytes();
                 let run =
                     move |placed: &WindowPositions, from: &[&[f32]], to: &mut [f32], split| {
                         kernel.run(placed, from[0], from.get(1).copied(), to, split)
                     };
-                over_images("Convolve", spec, images, bytes, run)
+                over_images("Convolve", windows, images, bytes, run)
             }
             Self::Transposed(transposed, kernels) => {
                 let bytes = kernels.iter().map(FloatConvolution::bytes).sum();
@@ -162,7 +158,7 @@ impl ConvolutionWeights {
     fn packed(
         mut self,
         replaced: &Replaced<'_>,
-        chain: &Chain,
+        (chain, size): (&Chain, &[TDim]),
         cpu: Cpu,
     ) -> Result<Packed, String> {
         let each = self.kernel.len() / self.bias.len();
@@ -185,10 +181,11 @@ impl ConvolutionWeights {
                 output: spec.output_channels,
                 groups: replaced.groups,
             };
-            let kernel = kernel(window(spec)?, channels, &self.kernel, &self.bias)?;
-            return Ok(Packed::Plain(kernel));
+            let windows = ImageWindows::over(spec, size)?;
+            let kernel = kernel(windows.window, channels, &self.kernel, &self.bias)?;
+            return Ok(Packed::Plain(windows, kernel));
         };
-        let transposed = TransposedImages::new(spec, adjustments, replaced.groups)?;
+        let transposed = TransposedImages::new(spec, (size, adjustments), replaced.groups)?;
         let kernels = transposed.kernels(|plan, part| {
             let weights = plan.weights(part, &self.kernel)?;
             kernel(

@@ -1,11 +1,10 @@
 //! Replaces max pooling of float32 images by a kernel of this crate.
 
 use tract_onnx::tract_core::internal::*;
-use tract_onnx::tract_core::ops::cnn::{MaxPool, PoolSpec};
-use tract_onnx::tract_core::ops::nn::DataFormat;
+use tract_onnx::tract_core::ops::cnn::MaxPool;
 
 use super::channels_last::ImageAxes;
-use crate::graph::images::{over_images, window};
+use crate::graph::images::{ImageWindows, over_images};
 use pkgtool_kernels::Cpu;
 use pkgtool_kernels::float::largest_of_windows;
 use pkgtool_kernels::window::WindowPositions;
@@ -23,18 +22,18 @@ pub(super) fn replaced(
         return Ok(None);
     };
     let axes = ImageAxes::of(&pool.pool_spec, model.outlet_fact(node.inputs[0])?);
-    let (Some(axes), Ok(window)) = (axes, window(&pool.pool_spec)) else {
+    let input = model.outlet_fact(node.inputs[0])?;
+    let windows = axes
+        .as_ref()
+        .map(|axes| ImageWindows::over(&pool.pool_spec, axes.size(input)));
+    let (Some(axes), Some(Ok(windows))) = (axes, windows) else {
         return Ok(None);
     };
-    let spec = PoolSpec {
-        data_format: DataFormat::NHWC,
-        ..pool.pool_spec.clone()
-    };
-    let channels = spec.input_channels;
+    let (window, channels) = (windows.window, pool.pool_spec.input_channels);
     let run = move |placed: &WindowPositions, from: &[&[f32]], to: &mut [f32], split| {
         largest_of_windows(cpu, (&window, placed), channels, from[0], to, split)
     };
     let values = (&*node.inputs, node.id.into());
-    let operator = |images: &TypedFact| over_images("LargestOfWindows", spec, images, 0, run);
+    let operator = |images: &TypedFact| over_images("LargestOfWindows", windows, images, 0, run);
     axes.patch(model, &node.name, values, operator).map(Some)
 }

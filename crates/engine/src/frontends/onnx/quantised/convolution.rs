@@ -10,12 +10,12 @@ use super::node;
 use super::product::ProductWeights;
 use crate::frontends::onnx::graph::{attribute, integer, text};
 use crate::frontends::onnx::node_operator::{Built, NodeOperator, Tensors, Wired, operator};
-use crate::graph::images::{over_images_of_bytes, window};
+use crate::graph::images::{ImageWindows, over_images_of_bytes};
 use crate::graph::kernel::Kernel;
 use pkgtool_kernels::Cpu;
 use pkgtool_kernels::bytes::elementwise::Grid;
 use pkgtool_kernels::bytes::{ByteConvolution, Sign, convolution};
-use pkgtool_kernels::window::{Channels, WindowPositions};
+use pkgtool_kernels::window::{Channels, Window, WindowPositions};
 
 /// Builds a convolution.
 pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
@@ -113,7 +113,7 @@ struct QuantisedConvolution {
 }
 
 impl QuantisedConvolution {
-    fn kernel(&self, weights: &[i8]) -> TractResult<ByteConvolution> {
+    fn kernel(&self, window: Window, weights: &[i8]) -> TractResult<ByteConvolution> {
         let channels = Channels {
             input: self.spec.input_channels,
             output: self.spec.output_channels,
@@ -129,7 +129,7 @@ impl QuantisedConvolution {
             }
         }
         let parts = convolution::ConvolutionParams {
-            window: window(&self.spec).map_err(TractError::msg)?,
+            window,
             channels,
             weights: &turned,
             weight_zeros: &self.weights.bytes.zeros(),
@@ -156,21 +156,19 @@ impl NodeOperator for QuantisedConvolution {
     }
 
     fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
-        let kernel = self.kernel(&self.weights.bytes.signed(model, inputs[1])?)?;
+        let size = &model.outlet_fact(inputs[0])?.shape[2..];
+        let windows = ImageWindows::over(&self.spec, size).map_err(TractError::msg)?;
+        let kernel = self.kernel(
+            windows.window,
+            &self.weights.bytes.signed(model, inputs[1])?,
+        )?;
         let bytes = kernel.bytes();
         let run = move |placed: &WindowPositions, from: &[&[u8]], to: &mut [u8], split| {
             kernel.run(placed, from[0], to, split)
         };
         over_images(prefix, model, inputs[0], |fact| {
             let dtype = node::datum_type(self.sign);
-            over_images_of_bytes(
-                "ConvolveBytes",
-                channels_last(&self.spec),
-                fact,
-                dtype,
-                bytes,
-                run,
-            )
+            over_images_of_bytes("ConvolveBytes", windows, fact, dtype, bytes, run)
         })
     }
 }

@@ -12,7 +12,7 @@ use super::convolution::{channels_last, image_ranks, over_images, padding, spec}
 use super::node;
 use crate::frontends::onnx::graph::integer;
 use crate::frontends::onnx::node_operator::{Built, NodeOperator, Tensors, Wired, operator};
-use crate::graph::images::{over_images_of_bytes, too_large, window};
+use crate::graph::images::{ImageWindows, over_images_of_bytes, too_large};
 use crate::graph::kernel::Kernel;
 use crate::graph::pool::computed_bytes;
 use crate::graph::watch::WRONG_RESULT;
@@ -56,7 +56,7 @@ fn counted(node: &NodeProto, spec: &PoolSpec) -> TractResult<CountedTaps> {
     if !is("count_include_pad") {
         return Ok(CountedTaps::Pixels);
     }
-    let window = window(spec).map_err(TractError::msg)?;
+    let window = ImageWindows::new(spec).map_err(TractError::msg)?.window;
     Ok(CountedTaps::Padded(match &spec.padding {
         PaddingSpec::ExplicitOnnxPool(_, after, _) if !is(node::COUNTS_WHOLE_WINDOWS) => {
             match **after {
@@ -135,8 +135,9 @@ where
 
     fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
         let channels = model.outlet_fact(inputs[0])?.shape[1].to_usize()?;
-        let window = window(&self.spec).map_err(TractError::msg)?;
         let spec = channels_last(&of_channels(&self.spec, channels));
+        let windows = ImageWindows::new(&spec).map_err(TractError::msg)?;
+        let window = windows.window;
         let (of_run, work) = (spec.clone(), self.work.clone());
         let run = move |placed: &WindowPositions, from: &[&[u8]], to: &mut [u8], split| {
             let sizes = &placed.input[2 - of_run.rank()..];
@@ -149,7 +150,7 @@ where
             let sizes = sizes.map(|size| size.to_usize().ok());
             check_reach(&spec, sizes).map_err(TractError::msg)?;
             let dtype = node::datum_type(self.signs[1]);
-            over_images_of_bytes(self.kernel, spec, fact, dtype, 0, run)
+            over_images_of_bytes(self.kernel, windows, fact, dtype, 0, run)
         })
     }
 }
