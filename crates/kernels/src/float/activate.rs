@@ -36,6 +36,17 @@ compiled! {
     }
 }
 
+compiled! {
+    /// Multiplies the negative numbers of rows by the slopes of their columns.
+    fn by_slopes(slopes: &[f32], values: &mut [f32]) {
+        for row in values.chunks_mut(slopes.len()) {
+            for (value, slope) in row.iter_mut().zip(slopes) {
+                *value = if *value < 0.0 { *value * slope } else { *value };
+            }
+        }
+    }
+}
+
 /// Clamps to a range; NaN stays NaN.
 #[inline(always)]
 fn clamped(value: f32, least: f32, most: f32) -> f32 {

@@ -24,6 +24,8 @@ pub struct FloatConvolution {
     range: [f32; 2],
     /// Activation applied afterwards.
     rest: Activation,
+    /// Factors of each channel's negative results.
+    slopes: Option<Vec<f32>>,
     kernel: ConvolutionKernel,
 }
 
@@ -82,8 +84,32 @@ impl FloatConvolution {
             channels,
             range,
             rest,
+            slopes: None,
             kernel,
         })
+    }
+
+    /// Multiplies negative results by a slope, or by one for each output channel. Fails if there is another number of
+    /// them.
+    pub fn with_slopes(mut self, slopes: Option<&[f32]>) -> Result<Self, String> {
+        let outputs = self.channels.output;
+        self.slopes = match slopes {
+            Some([slope]) => Some(vec![*slope; outputs]),
+            Some(slopes) => {
+                check_count("slopes", slopes.len(), outputs)?;
+                Some(slopes.to_vec())
+            }
+            None => None,
+        };
+        Ok(self)
+    }
+
+    /// Applies what follows the sums to pixels, or to columns from `first` on of one pixel.
+    fn finish(&self, first: usize, values: &mut [f32]) {
+        super::activate(self.cpu, self.rest, values);
+        if let Some(slopes) = &self.slopes {
+            super::activate::by_slopes(self.cpu, &slopes[first..], values);
+        }
     }
 
     /// Computes `output` `[n, oh, ow, out]` from `input` `[n, h, w, in]`.
@@ -114,7 +140,7 @@ impl FloatConvolution {
                 let cost = row * self.window.taps() * 2;
                 split.rows(output, row, cost, |first, rows| {
                     depthwise.rows(placed, input, self.range, [first, row], added, rows);
-                    super::activate(self.cpu, self.rest, rows);
+                    self.finish(0, rows);
                 });
             }
             ConvolutionKernel::Product(taps, panels) => {
@@ -133,7 +159,7 @@ impl FloatConvolution {
                         let from = first * width;
                         let chosen = panels.of(0, from, from + columns.len());
                         self.block(&run, 0, [0, 1], chosen, from, columns);
-                        super::activate(self.cpu, self.rest, columns);
+                        self.finish(from, columns);
                     });
                 } else {
                     // A thread with fewer pixels than a tile reads all weights for them.
@@ -174,7 +200,7 @@ impl FloatConvolution {
                 let chosen = panels.of(group, 0, self.channels.outer());
                 self.block(run, group, [first, pixels], chosen, 0, block);
             }
-            super::activate(self.cpu, self.rest, block);
+            self.finish(0, block);
             (first, output) = (first + pixels, after);
         }
     }

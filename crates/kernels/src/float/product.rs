@@ -32,6 +32,12 @@ impl FloatProduct {
         Ok(Self { convolution })
     }
 
+    /// Multiplies negative results by a slope, or by one for each output. Fails if there is another number of them.
+    pub fn with_slopes(self, slopes: Option<&[f32]>) -> Result<Self, String> {
+        let convolution = self.convolution.with_slopes(slopes)?;
+        Ok(Self { convolution })
+    }
+
     /// Computes `output` `[rows, out]` from `input` `[rows, in]`.
     ///
     /// `added` has the size of the output and is added before the activation. Fails if a length

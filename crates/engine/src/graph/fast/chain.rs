@@ -3,6 +3,7 @@
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::binary::TypedBinOp;
 use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
+use tract_onnx::tract_core::ops::nn::LeakyRelu;
 
 use pkgtool_kernels::float::Activation;
 
@@ -19,6 +20,8 @@ pub(super) struct Chain {
     pub(super) added: Option<OutletId>,
     /// The last operation.
     pub(super) activation: Activation,
+    /// Factors of negative results, for all channels or each, in place of an activation.
+    pub(super) slopes: Option<Vec<f32>>,
     /// The last value of the chain; the fused operator computes it.
     pub(super) end: OutletId,
 }
@@ -39,12 +42,17 @@ impl Chain {
             is_whole: weights.iter().all(|weight| weight.fract() == 0.0),
             added: None,
             activation: Activation::None,
+            slopes: None,
             end: start,
         };
         loop {
             if let Some(product) = chain.silu(model) {
                 chain.activation = Activation::Silu;
                 chain.end = product;
+            }
+            if let Some((sum, slopes)) = chain.sloped(model, axis)? {
+                chain.slopes = Some(slopes);
+                chain.end = sum;
             }
             let Some(next) = only_reader(model, chain.end) else {
                 break;
@@ -67,8 +75,12 @@ impl Chain {
     }
 
     fn one(&mut self, op: &ElementWiseOp) -> bool {
-        if self.activation != Activation::None {
+        if self.is_last() {
             return false;
+        }
+        if let Some(leaky) = op.0.downcast_ref::<LeakyRelu>() {
+            self.slopes = Some(vec![leaky.alpha]);
+            return true;
         }
         self.activation = match op.0.name().as_str() {
             "HardSwish" => Activation::HardSwish,
@@ -83,7 +95,7 @@ impl Chain {
     /// either.
     fn silu(&self, model: &TypedModel) -> Option<OutletId> {
         let is_output = model.outputs.contains(&self.end);
-        if is_output || self.activation != Activation::None {
+        if is_output || self.is_last() {
             return None;
         }
         let readers = &model.node(self.end.node).outputs[self.end.slot].successors;
@@ -107,6 +119,58 @@ impl Chain {
         None
     }
 
+    /// Returns whether nothing can follow.
+    fn is_last(&self) -> bool {
+        self.activation != Activation::None || self.slopes.is_some()
+    }
+
+    /// Returns the sum of the last value's positive part and its negative part times slopes, and the slopes, if nothing
+    /// else reads them.
+    fn sloped(&self, model: &TypedModel, axis: usize) -> TractResult<Option<(OutletId, Vec<f32>)>> {
+        if model.outputs.contains(&self.end) || self.is_last() {
+            return Ok(None);
+        }
+        let readers = &model.node(self.end.node).outputs[self.end.slot].successors;
+        let [one, other] = &**readers else {
+            return Ok(None);
+        };
+        for [positive, negative] in [[one, other], [other, one]] {
+            let (Some((0.0, positive)), Some((0.0, negative))) = (
+                combined(model, positive, "Max")?,
+                combined(model, negative, "Min")?,
+            ) else {
+                continue;
+            };
+            let Some(product) = only_reader(model, negative) else {
+                continue;
+            };
+            let node = model.node(product.node);
+            let is_product = node
+                .op_as::<TypedBinOp>()
+                .is_some_and(|op| op.0.name() == "Mul" && op.1.is_none());
+            let Some(&slopes) = node.inputs.get(1 - product.slot).filter(|_| is_product) else {
+                continue;
+            };
+            let shape = &model.outlet_fact(self.end)?.shape;
+            let slopes = match &model.outlet_fact(slopes)?.konst {
+                Some(known) => by_channel(known, axis, self.scaled.len(), shape.rank())?,
+                None => None,
+            };
+            let sums = [positive, node.id.into()].map(|part| only_reader(model, part));
+            let ([Some(a), Some(b)], Some(slopes)) = (sums, slopes) else {
+                continue;
+            };
+            let sum = model.node(a.node);
+            let is_sum = sum
+                .op_as::<TypedBinOp>()
+                .is_some_and(|op| op.0.name() == "Add" && op.1.is_none());
+            if a.node == b.node && is_sum {
+                return Ok(Some((sum.id.into(), slopes)));
+            }
+        }
+        Ok(None)
+    }
+
     fn two(
         &mut self,
         model: &TypedModel,
@@ -124,7 +188,7 @@ impl Chain {
         let Some(known) = &fact.konst else {
             let is_sum =
                 self.may_add && name == "Add" && self.added.is_none() && fact.shape == *shape;
-            let free = self.activation == Activation::None && other != self.end;
+            let free = !self.is_last() && other != self.end;
             if is_sum && free {
                 self.added = Some(other);
             }
@@ -136,7 +200,7 @@ impl Chain {
         if let ([limit], "Max" | "Min") = (&*values, name) {
             return Ok(self.limit(*limit, name == "Max"));
         }
-        if self.added.is_some() || self.activation != Activation::None {
+        if self.added.is_some() || self.is_last() {
             return Ok(false);
         }
         let all_finite = values.iter().all(|value| value.is_finite());
@@ -163,6 +227,7 @@ impl Chain {
     /// Clamps the result to at least, or at most, `limit`.
     fn limit(&mut self, limit: f32, is_least: bool) -> bool {
         let (mut least, mut most) = match self.activation {
+            _ if self.slopes.is_some() => return false,
             Activation::None => (f32::NEG_INFINITY, f32::INFINITY),
             Activation::Clamp { least, most } => (least, most),
             _ => return false,
@@ -181,6 +246,32 @@ impl Chain {
         self.activation = Activation::Clamp { least, most };
         true
     }
+}
+
+/// Returns the number that an operator of this name combines its other input with, and its result.
+fn combined(
+    model: &TypedModel,
+    reader: &InletId,
+    name: &str,
+) -> TractResult<Option<(f32, OutletId)>> {
+    let node = model.node(reader.node);
+    let is_named = node
+        .op_as::<TypedBinOp>()
+        .is_some_and(|op| op.0.name() == name && op.1.is_none());
+    let Some(other) = node
+        .inputs
+        .get(1 - reader.slot)
+        .filter(|_| is_named && node.inputs.len() == 2)
+    else {
+        return Ok(None);
+    };
+    let known = model.outlet_fact(*other)?.konst.clone();
+    let Some(known) =
+        known.filter(|known| known.len() == 1 && known.datum_type() == DatumType::F32)
+    else {
+        return Ok(None);
+    };
+    Ok(Some((known.cast_to_scalar()?, node.id.into())))
 }
 
 /// Returns the only reader of a value that is not an output of the graph.

@@ -171,9 +171,12 @@ impl ConvolutionWeights {
                 *weight *= factor;
             }
         }
-        let kernel = |window, channels, weights: &[f32], bias: &[f32]| {
-            FloatConvolution::new(cpu, window, channels, weights, Some(bias), chain.activation)
+        let kernel = |window, channels, weights: &[f32], bias: &[f32], slopes: Option<&[f32]>| {
+            let activation = chain.activation;
+            FloatConvolution::new(cpu, window, channels, weights, Some(bias), activation)?
+                .with_slopes(slopes)
         };
+        let slopes = chain.slopes.as_deref();
         let spec = replaced.spec;
         let Some(adjustments) = replaced.adjustments else {
             let channels = Channels {
@@ -182,19 +185,140 @@ impl ConvolutionWeights {
                 groups: replaced.groups,
             };
             let windows = ImageWindows::over(spec, size)?;
-            let kernel = kernel(windows.window, channels, &self.kernel, &self.bias)?;
+            let kernel = kernel(windows.window, channels, &self.kernel, &self.bias, slopes)?;
             return Ok(Packed::Plain(windows, kernel));
         };
         let transposed = TransposedImages::new(spec, (size, adjustments), replaced.groups)?;
         let kernels = transposed.kernels(|plan, part| {
             let weights = plan.weights(part, &self.kernel)?;
+            let bias = plan.of_channels(part, &self.bias);
+            let slopes = slopes.map(|slopes| plan.of_channels(part, slopes));
             kernel(
                 part.window,
                 part.channels,
                 &weights,
-                &plan.of_channels(part, &self.bias),
+                &bias,
+                slopes.as_deref(),
             )
         })?;
         Ok(Packed::Transposed(transposed, kernels))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tract_onnx::tract_core::internal::*;
+    use tract_onnx::tract_core::ops::binary::{BinMiniOp, TypedBinOp};
+    use tract_onnx::tract_core::ops::cnn::deconv::Deconv;
+    use tract_onnx::tract_core::ops::cnn::{Conv, KernelFormat, PaddingSpec, PoolSpec};
+    use tract_onnx::tract_core::ops::math::{Add, Max, Min, Mul};
+    use tract_onnx::tract_core::ops::nn::{DataFormat, leaky_relu};
+
+    use super::replaced;
+    use crate::graph::fast::replace;
+    use pkgtool_kernels::Cpu;
+
+    const CHANNELS: [usize; 2] = [3, 5];
+
+    fn numbers(shape: &[usize]) -> TractResult<Tensor> {
+        let count = shape.iter().product();
+        let number = |at: usize| f32::from(u8::try_from(at * 37 % 251).unwrap_or(0)) / 64.0 - 2.0;
+        Tensor::from_shape(shape, &(0..count).map(number).collect::<Vec<f32>>())
+    }
+
+    /// What follows the convolution.
+    #[derive(Debug, Clone, Copy)]
+    enum Follows {
+        Leaky,
+        Slopes,
+        /// The same, with a reader of the negative part.
+        SlopesAndReader,
+    }
+
+    fn model(size: [usize; 2], transposed: bool, follows: Follows) -> TractResult<TypedModel> {
+        let mut model = TypedModel::default();
+        let [inputs, outputs] = CHANNELS;
+        let input = model.add_source("x", f32::fact([2, inputs, size[0], size[1]]))?;
+        let narrow = size[1] == 1;
+        let kernel_shape = if narrow { [3, 1] } else { [3, 2] };
+        let kernel = numbers(&[outputs, inputs, kernel_shape[0], kernel_shape[1]])?;
+        let kernel = model.add_const("kernel", kernel)?;
+        let bias = model.add_const("bias", numbers(&[outputs])?)?;
+        let strides = if narrow { tvec![2, 1] } else { tvec![2, 2] };
+        let pool_spec = PoolSpec {
+            data_format: DataFormat::NCHW,
+            kernel_shape: kernel_shape.as_slice().into(),
+            padding: PaddingSpec::Explicit(tvec![1, 0], tvec![1, 0]),
+            dilations: None,
+            strides: Some(strides),
+            input_channels: inputs,
+            output_channels: outputs,
+        };
+        let wires = [input, kernel, bias];
+        let kernel_format = KernelFormat::OIHW;
+        let x = if transposed {
+            let adjustments = tvec![1, 0];
+            let op = Deconv {
+                pool_spec,
+                kernel_format,
+                adjustments,
+                group: 1,
+            };
+            model.wire_node("convolution", op, &wires)?[0]
+        } else {
+            let op = Conv {
+                pool_spec,
+                kernel_fmt: kernel_format,
+                group: 1,
+                q_params: None,
+            };
+            model.wire_node("convolution", op, &wires)?[0]
+        };
+        if let Follows::Leaky = follows {
+            let output = model.wire_node("leaky", leaky_relu(0.25), &[x])?;
+            model.select_output_outlets(&output)?;
+            return Ok(model);
+        }
+        let binary = |op: Box<dyn BinMiniOp>| TypedBinOp(op, None);
+        let zero = model.add_const("zero", Tensor::from_shape(&[1, 1, 1, 1], &[0.0_f32])?)?;
+        let slopes = model.add_const("slopes", numbers(&[1, outputs, 1, 1])?)?;
+        let positive = model.wire_node("positive", binary(Box::new(Max)), &[x, zero])?[0];
+        let negative = model.wire_node("negative", binary(Box::new(Min)), &[zero, x])?[0];
+        let scaled = model.wire_node("scaled", binary(Box::new(Mul)), &[negative, slopes])?[0];
+        let sum = model.wire_node("sum", binary(Box::new(Add)), &[positive, scaled])?[0];
+        match follows {
+            Follows::SlopesAndReader => model.select_output_outlets(&[sum, negative])?,
+            _ => model.select_output_outlets(&[sum])?,
+        }
+        Ok(model)
+    }
+
+    #[test]
+    fn negative_results_are_multiplied_in_the_convolution() -> TractResult<()> {
+        for size in [[7, 6], [9, 1]] {
+            for transposed in [false, true] {
+                for follows in [Follows::Leaky, Follows::Slopes, Follows::SlopesAndReader] {
+                    let mut model = model(size, transposed, follows)?;
+                    let input = numbers(&[2, CHANNELS[0], size[0], size[1]])?.into_tvalue();
+                    let wanted = model.clone().into_runnable()?.run(tvec![input.clone()])?;
+                    replace(&mut model, Cpu::chosen(), &[replaced])?;
+                    let left = model
+                        .nodes()
+                        .iter()
+                        .filter(|node| node.op_is::<TypedBinOp>());
+                    let expected = if let Follows::SlopesAndReader = follows {
+                        4
+                    } else {
+                        0
+                    };
+                    assert_eq!(left.count(), expected, "{size:?} {transposed} {follows:?}");
+                    let found = model.into_runnable()?.run(tvec![input])?;
+                    for (found, wanted) in found.iter().zip(&wanted) {
+                        found.close_enough(wanted, Approximation::Close)?;
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 }

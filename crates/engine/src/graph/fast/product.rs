@@ -120,6 +120,7 @@ impl Matrix {
             chain.activation,
         );
         // The library handles products that the kernel rejects.
+        let kernel = kernel.and_then(|kernel| kernel.with_slopes(chain.slopes.as_deref()));
         let Ok(kernel) = kernel else {
             return Ok(None);
         };
