@@ -49,35 +49,34 @@ fn single<T: Copy>(from: &[T], [a, b]: [usize; 2], first: usize, rows: &mut [T])
         for place in (0..a).step_by(BLOCK) {
             let places = BLOCK.min(a - place);
             let at = |row: usize| &from[(place + row) * b + column..][..columns];
-            if places == BLOCK
-                && let Some(mut block) = whole(at(0))
-            {
-                for row in 0..BLOCK {
-                    if let Some(numbers) = at(row).first_chunk::<BLOCK>() {
-                        for column in 0..BLOCK {
-                            block[column][row] = numbers[column];
-                        }
+            if places < BLOCK {
+                for row in 0..places {
+                    let to = to[place + row..].iter_mut().step_by(a);
+                    for (to, from) in to.zip(at(row)) {
+                        *to = *from;
                     }
-                }
-                for (to, block) in to.chunks_exact_mut(a).zip(&block) {
-                    to[place..place + BLOCK].copy_from_slice(block);
                 }
                 continue;
             }
-            for row in 0..places {
-                let to = to[place + row..].iter_mut().step_by(a);
-                for (to, from) in to.zip(at(row)) {
-                    *to = *from;
+            // Filled with any number: only what is written is read.
+            let Some(filler) = at(0).first() else { return };
+            let mut block = [[*filler; BLOCK]; BLOCK];
+            for row in 0..BLOCK {
+                if let Some(numbers) = at(row).first_chunk::<BLOCK>() {
+                    for column in 0..BLOCK {
+                        block[column][row] = numbers[column];
+                    }
+                } else {
+                    for (block, number) in block.iter_mut().zip(at(row)) {
+                        block[row] = *number;
+                    }
                 }
+            }
+            for (to, block) in to.chunks_exact_mut(a).zip(&block) {
+                to[place..place + BLOCK].copy_from_slice(block);
             }
         }
     }
-}
-
-/// Returns room for a block, if it is whole.
-fn whole<T: Copy>(columns: &[T]) -> Option<[[T; BLOCK]; BLOCK]> {
-    let first = columns.first_chunk::<BLOCK>()?;
-    Some([*first; BLOCK])
 }
 
 #[cfg(test)]
