@@ -44,7 +44,9 @@ def main():
     parser.add_argument("--threads", default="1,2", help="with commas")
     parser.add_argument("--seeds", type=int, default=20, help="random inputs for agreement")
     parser.add_argument("--only", help="names of networks, with commas")
-    parser.add_argument("--runners", default="native,bare,lowered,onnx,ort", help="with commas; bare and lowered must be")
+    parser.add_argument(
+        "--runners", default="native,bare,lowered,onnx,ort", help="with commas; bare and lowered must be"
+    )
     parser.add_argument("--cpu-features", help="instructions of the lowered programs")
     parser.add_argument("--binary", type=Path, help="instead of a release build made now")
     parser.add_argument("--json", type=Path)
@@ -90,16 +92,17 @@ def summed_up(results):
         ratios = {name: result["lowered_to_bare"] for name, result in chosen.items()}
         worst = max(ratios, key=ratios.get)
         middle = statistics.median(ratios.values())
-        print(f"\n{threads} threads: {len(ratios)} programs, of ExecuTorch's time: median {middle:.2f}, largest {ratios[worst]:.2f} ({worst})")
+        print(f"\n{threads} threads, {len(ratios)} programs, of ExecuTorch's time:", end=" ")
+        print(f"median {middle:.2f}, largest {ratios[worst]:.2f} ({worst})")
         quantized = {
             name: result["lowered_ms"] / chosen[name.removesuffix("_int8")]["lowered_ms"]
             for name, result in chosen.items()
             if name.endswith("_int8") and name.removesuffix("_int8") in chosen
         }
-        slower = {name: ratio for name, ratio in quantized.items() if ratio > 1}
         if quantized:
-            listed = ", ".join(f"{name} {ratio:.2f}" for name, ratio in sorted(slower.items(), key=lambda item: -item[1]))
-            print(f"   int8 of the time of float32: median {statistics.median(quantized.values()):.2f}; slower: {listed or 'none'}")
+            slower = sorted((ratio, name) for name, ratio in quantized.items() if ratio > 1)
+            listed = ", ".join(f"{name} {ratio:.2f}" for ratio, name in slower) or "none"
+            print(f"   int8, of float32's time: median {statistics.median(quantized.values()):.2f}, slower: {listed}")
         summary.append({"threads": threads, "median": middle, "largest": ratios[worst], "int8_to_float32": quantized})
     return summary
 

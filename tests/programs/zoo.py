@@ -1,7 +1,7 @@
 """The zoo: networks in the shapes of public architectures, with random weights, not committed.
 
-Each is written in floating point as NAME and, where it quantises, as NAME_int8: convolutional networks with activations of
-bytes, networks of linear layers with activations that are rounded by row at run time."""
+Each is written in floating point as NAME and, where it quantises, as NAME_int8: convolutional networks with
+activations of bytes, networks of linear layers with activations that are rounded by row at run time."""
 
 import torch
 from harness import forward, large
@@ -114,9 +114,14 @@ class Inverted(nn.Module):
         inner = inputs * factor
         self.skip = stride == 1 and inputs == outputs
         self.layers = nn.Sequential(
-            nn.Conv2d(inputs, inner, 1, bias=False), nn.BatchNorm2d(inner), activation(act, inner),
-            nn.Conv2d(inner, inner, 3, stride, 1, groups=inner, bias=False), nn.BatchNorm2d(inner),
-            activation(act, inner), nn.Conv2d(inner, outputs, 1, bias=False), nn.BatchNorm2d(outputs),
+            nn.Conv2d(inputs, inner, 1, bias=False),
+            nn.BatchNorm2d(inner),
+            activation(act, inner),
+            nn.Conv2d(inner, inner, 3, stride, 1, groups=inner, bias=False),
+            nn.BatchNorm2d(inner),
+            activation(act, inner),
+            nn.Conv2d(inner, outputs, 1, bias=False),
+            nn.BatchNorm2d(outputs),
         )
 
     def forward(self, x):
@@ -167,7 +172,9 @@ def mobilevit():
     layers += [MobileVitBlock(96, 144, 2), Inverted(96, 128, 2, act=nn.SiLU), MobileVitBlock(128, 192, 2)]
 
     # Patches of a single picture: batches cannot settle the normalizations.
-    return Single(nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 1000))), noise(1, 3, 192, 192)
+    return Single(nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 1000))), noise(
+        1, 3, 192, 192
+    )
 
 
 class Single(nn.Module):
@@ -188,9 +195,22 @@ class Single(nn.Module):
 def face_recognition():
     """In the shape of MobileFaceNet."""
     layers = [nn.Conv2d(3, 64, 3, 2, 1, bias=False), nn.BatchNorm2d(64), nn.PReLU(64)]
-    for inputs, outputs, stride in ((64, 64, 2), (64, 64, 1), (64, 128, 2), (128, 128, 1), (128, 128, 1), (128, 128, 2)):
+    for inputs, outputs, stride in (
+        (64, 64, 2),
+        (64, 64, 1),
+        (64, 128, 2),
+        (128, 128, 1),
+        (128, 128, 1),
+        (128, 128, 2),
+    ):
         layers.append(Inverted(inputs, outputs, stride, act=nn.PReLU))
-    layers += [nn.Conv2d(128, 512, 1), nn.PReLU(512), nn.Conv2d(512, 512, 7, groups=512), nn.Flatten(), nn.Linear(512, 128)]
+    layers += [
+        nn.Conv2d(128, 512, 1),
+        nn.PReLU(512),
+        nn.Conv2d(512, 512, 7, groups=512),
+        nn.Flatten(),
+        nn.Linear(512, 128),
+    ]
     return nn.Sequential(*layers), noise(1, 3, 112, 112)
 
 
@@ -225,7 +245,9 @@ class Blaze(nn.Module):
     def forward(self, x):
         near = self.near(self.stem(x))
         parts = (near, self.far(near))
-        return torch.cat([head(part).flatten(2).reshape(x.shape[0], -1, 17) for head, part in zip(self.heads, parts)], 1)
+        return torch.cat(
+            [head(part).flatten(2).reshape(x.shape[0], -1, 17) for head, part in zip(self.heads, parts)], 1
+        )
 
 
 @zoo()
@@ -271,11 +293,18 @@ class Yolo(nn.Module):
     def __init__(self):
         super().__init__()
         conv, block = Yolo.Conv, Yolo.C2f
-        self.small = nn.Sequential(conv(3, 16, 3, 2), conv(16, 32, 3, 2), block(32, 32), conv(32, 64, 3, 2), block(64, 64, 2))
+        self.small = nn.Sequential(
+            conv(3, 16, 3, 2), conv(16, 32, 3, 2), block(32, 32), conv(32, 64, 3, 2), block(64, 64, 2)
+        )
         self.middle = nn.Sequential(conv(64, 128, 3, 2), block(128, 128, 2))
         self.large = nn.Sequential(conv(128, 256, 3, 2), block(256, 256), Yolo.Pool(256))
         self.up = nn.ModuleList([block(384, 128), block(192, 64)])
-        self.down = nn.ModuleList([nn.ModuleList([conv(64, 64, 3, 2), block(192, 128)]), nn.ModuleList([conv(128, 128, 3, 2), block(384, 256)])])
+        self.down = nn.ModuleList(
+            [
+                nn.ModuleList([conv(64, 64, 3, 2), block(192, 128)]),
+                nn.ModuleList([conv(128, 128, 3, 2), block(384, 256)]),
+            ]
+        )
         self.heads = nn.ModuleList(
             nn.Sequential(conv(n, 80, 3), conv(80, 80, 3), nn.Conv2d(80, 144, 1)) for n in (64, 128, 256)
         )
@@ -303,7 +332,12 @@ class Unet(nn.Module):
         super().__init__()
         sizes = [width * 2**i for i in range(depth + 1)]
         pair = lambda n, m: nn.Sequential(
-            nn.Conv2d(n, m, 3, padding=1), nn.BatchNorm2d(m), act(), nn.Conv2d(m, m, 3, padding=1), nn.BatchNorm2d(m), act()
+            nn.Conv2d(n, m, 3, padding=1),
+            nn.BatchNorm2d(m),
+            act(),
+            nn.Conv2d(m, m, 3, padding=1),
+            nn.BatchNorm2d(m),
+            act(),
         )
         self.down = nn.ModuleList(pair(n, m) for n, m in zip([3, *sizes], sizes))
         self.up = nn.ModuleList(nn.ConvTranspose2d(m, n, 2, 2) for n, m in zip(sizes, sizes[1:]))
@@ -395,9 +429,7 @@ class Residual(nn.Module):
 
     def __init__(self, width, act=nn.ReLU):
         super().__init__()
-        self.layers = nn.Sequential(
-            nn.Conv2d(width, width, 3, padding=1), act(), nn.Conv2d(width, width, 3, padding=1)
-        )
+        self.layers = nn.Sequential(nn.Conv2d(width, width, 3, padding=1), act(), nn.Conv2d(width, width, 3, padding=1))
 
     def forward(self, x):
         return x + self.layers(x)
@@ -406,7 +438,13 @@ class Residual(nn.Module):
 @zoo()
 def style_transfer():
     """Residual blocks between strides and upsampling; ELU."""
-    layers = [nn.Conv2d(3, 32, 9, padding=4), nn.ELU(), nn.Conv2d(32, 64, 3, 2, 1), nn.ELU(), nn.Conv2d(64, 64, 3, 2, 1)]
+    layers = [
+        nn.Conv2d(3, 32, 9, padding=4),
+        nn.ELU(),
+        nn.Conv2d(32, 64, 3, 2, 1),
+        nn.ELU(),
+        nn.Conv2d(64, 64, 3, 2, 1),
+    ]
     layers += [Residual(64, nn.ELU) for _ in range(3)]
     for inputs, outputs in ((64, 64), (64, 32)):
         layers += [nn.Upsample(scale_factor=2), nn.Conv2d(inputs, outputs, 3, padding=1), nn.ELU()]
@@ -436,7 +474,11 @@ class Diffusion(nn.Module):
         self.stem, self.last = nn.Conv2d(4, width, 3, padding=1), nn.Conv2d(width, 4, 3, padding=1)
         self.down = nn.ModuleList([Block(width, width), Block(width, 2 * width)])
         self.shrink = nn.ModuleList([nn.Conv2d(width, width, 3, 2, 1), nn.Conv2d(2 * width, 2 * width, 3, 2, 1)])
-        self.middle, self.norm, self.attention = Block(2 * width, 2 * width), nn.LayerNorm(2 * width), Attention(2 * width, 4)
+        self.middle, self.norm, self.attention = (
+            Block(2 * width, 2 * width),
+            nn.LayerNorm(2 * width),
+            Attention(2 * width, 4),
+        )
         self.up = nn.ModuleList([Block(4 * width, width), Block(2 * width, width)])
 
     def forward(self, x, time):
@@ -466,8 +508,12 @@ class VaeBlock(nn.Module):
     def __init__(self, width):
         super().__init__()
         self.layers = nn.Sequential(
-            nn.GroupNorm(8, width), nn.SiLU(), nn.Conv2d(width, width, 3, padding=1),
-            nn.GroupNorm(8, width), nn.SiLU(), nn.Conv2d(width, width, 3, padding=1),
+            nn.GroupNorm(8, width),
+            nn.SiLU(),
+            nn.Conv2d(width, width, 3, padding=1),
+            nn.GroupNorm(8, width),
+            nn.SiLU(),
+            nn.Conv2d(width, width, 3, padding=1),
         )
 
     def forward(self, x):
@@ -494,7 +540,11 @@ class HifiGan(nn.Module):
         for factor, kernel in ((8, 16), (8, 16), (2, 4), (2, 4)):
             self.up.append(nn.ConvTranspose1d(width, width // 2, kernel, factor, (kernel - factor) // 2))
             width //= 2
-            dilated = [nn.Conv1d(width, width, size, padding=size // 2 * gap, dilation=gap) for size in (3, 7) for gap in (1, 3)]
+            dilated = [
+                nn.Conv1d(width, width, size, padding=size // 2 * gap, dilation=gap)
+                for size in (3, 7)
+                for gap in (1, 3)
+            ]
             self.blocks.append(nn.ModuleList(dilated))
         self.last = nn.Conv1d(width, 1, 7, padding=3)
 
@@ -642,13 +692,15 @@ class TextDetector(nn.Module):
         super().__init__()
         sizes = (16, 24, 48, 96)
         self.stem = nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), nn.Hardswish())
-        self.stages = nn.ModuleList(
-            Inverted(n, m, 2, 3, nn.Hardswish) for n, m in zip((16, *sizes), sizes)
-        )
+        self.stages = nn.ModuleList(Inverted(n, m, 2, 3, nn.Hardswish) for n, m in zip((16, *sizes), sizes))
         self.sides = nn.ModuleList(nn.Conv2d(n, 24, 1) for n in sizes)
         self.head = nn.Sequential(
-            nn.Conv2d(96, 24, 3, padding=1), nn.ReLU(), nn.ConvTranspose2d(24, 24, 2, 2), nn.ReLU(),
-            nn.ConvTranspose2d(24, 1, 2, 2), nn.Sigmoid(),
+            nn.Conv2d(96, 24, 3, padding=1),
+            nn.ReLU(),
+            nn.ConvTranspose2d(24, 24, 2, 2),
+            nn.ReLU(),
+            nn.ConvTranspose2d(24, 1, 2, 2),
+            nn.Sigmoid(),
         )
 
     def forward(self, x):
@@ -716,8 +768,14 @@ class ShortConvolutions(nn.Module):
     def __init__(self, words=4000, width=256):
         super().__init__()
         self.words, self.head = nn.Embedding(words, width), nn.Linear(width, words, bias=False)
-        self.layers = nn.ModuleList([ShortConvolutions.Layer(width), ShortConvolutions.Layer(width), PreNorm(width, 8),
-                                     ShortConvolutions.Layer(width)])
+        self.layers = nn.ModuleList(
+            [
+                ShortConvolutions.Layer(width),
+                ShortConvolutions.Layer(width),
+                PreNorm(width, 8),
+                ShortConvolutions.Layer(width),
+            ]
+        )
 
     def forward(self, ids):
         x = self.words(ids)
