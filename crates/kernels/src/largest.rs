@@ -3,8 +3,8 @@
 use crate::Split;
 use crate::window::{Window, WindowPositions, taps_within};
 
-/// How elements are compared.
-pub(crate) struct Comparison<T, R, P> {
+/// The result without elements, and how a maximum is raised by more.
+pub(crate) struct WindowMaximum<T, R, P> {
     /// The result of a window without pixels.
     pub(crate) least: T,
     /// Raises elements to those of an input row: `(from, to)`.
@@ -15,7 +15,7 @@ pub(crate) struct Comparison<T, R, P> {
 
 /// Computes the maximum of each channel over the pixels of each window within the image. Lengths must be checked before.
 pub(crate) fn largest<T, R, P>(
-    comparison: &Comparison<T, R, P>,
+    maximum: &WindowMaximum<T, R, P>,
     (window, placed): (&Window, &WindowPositions),
     channels: usize,
     input: &[T],
@@ -33,16 +33,16 @@ pub(crate) fn largest<T, R, P>(
         taps_within(window, axis, place, &(before..before + placed.input[axis]))
     };
     split.rows(output, row, row * window.taps(), |first, output| {
-        let mut line = vec![comparison.least; line_length];
+        let mut line = vec![maximum.least; line_length];
         for (number, to) in (first..).zip(output.chunks_exact_mut(row)) {
-            line.fill(comparison.least);
+            line.fill(maximum.least);
             for tap in within(0, number % rows) {
                 let y =
                     number % rows * window.stride[0] + tap * window.dilation[0] - placed.before[0];
                 let start = (number / rows * height + y) * line_length;
-                (comparison.raise)(&input[start..start + line_length], &mut line);
+                (maximum.raise)(&input[start..start + line_length], &mut line);
             }
-            to.fill(comparison.least);
+            to.fill(maximum.least);
             for tap in 0..window.kernel[1] {
                 let (tap, stride) = (tap * window.dilation[1], window.stride[1]);
                 // The first output pixel whose tap lies on the image, and the one after the last.
@@ -54,7 +54,7 @@ pub(crate) fn largest<T, R, P>(
                 if first < end {
                     let from = first * stride + tap - placed.before[1];
                     let to = &mut to[first * channels..end * channels];
-                    (comparison.raise_pixels)(
+                    (maximum.raise_pixels)(
                         [stride * channels, channels],
                         &line[from * channels..],
                         to,

@@ -2,7 +2,7 @@
 
 use super::Sign;
 use super::elementwise::{ByteReader, ByteWriter, Grid, IntegerRange};
-use crate::largest::{Comparison, largest};
+use crate::largest::{WindowMaximum, largest};
 use crate::length::check_length;
 use crate::simd::compiled;
 use crate::window::{Window, WindowPositions, each_run, taps_within};
@@ -195,7 +195,7 @@ pub fn max_pool(
     window.check()?;
     placed.check([channels; 2], input.len(), output.len())?;
     let flip = sign.flip();
-    let comparison = Comparison {
+    let maximum = WindowMaximum {
         least: 0,
         raise: |from: &[u8], to: &mut [u8]| raise(cpu, flip, from, to),
         raise_pixels: |sizes: [usize; 2], from: &[u8], to: &mut [u8]| {
@@ -206,14 +206,7 @@ pub fn max_pool(
             }
         },
     };
-    largest(
-        &comparison,
-        (window, placed),
-        channels,
-        input,
-        output,
-        split,
-    );
+    largest(&maximum, (window, placed), channels, input, output, split);
     for byte in output {
         *byte ^= flip;
     }

@@ -1,6 +1,6 @@
 //! Max pooling of float32 images `[n, h, w, c]`.
 
-use crate::largest::{Comparison, largest};
+use crate::largest::{WindowMaximum, largest};
 use crate::simd::compiled;
 use crate::window::{Window, WindowPositions};
 use crate::{Cpu, Split};
@@ -37,7 +37,7 @@ pub fn largest_of_windows(
 ) -> Result<(), String> {
     window.check()?;
     placed.check([channels; 2], input.len(), output.len())?;
-    let comparison = Comparison {
+    let maximum = WindowMaximum {
         least: f32::NEG_INFINITY,
         raise: |from: &[f32], to: &mut [f32]| raise(cpu, from, to),
         raise_pixels: |sizes: [usize; 2], from: &[f32], to: &mut [f32]| {
@@ -48,14 +48,7 @@ pub fn largest_of_windows(
             }
         },
     };
-    largest(
-        &comparison,
-        (window, placed),
-        channels,
-        input,
-        output,
-        split,
-    );
+    largest(&maximum, (window, placed), channels, input, output, split);
     Ok(())
 }
 

@@ -273,10 +273,10 @@ compiled! {
             BinaryOperation::Divide => all.for_each(|(to, (a, b))| *to = a / b),
             // A comparison with what is not a number is false.
             BinaryOperation::Minimum => {
-                all.for_each(|(to, (a, b))| *to = if *a < *b || a.is_nan() { *a } else { *b });
+                all.for_each(|(to, (a, b))| *to = if *b < *a || b.is_nan() { *b } else { *a });
             }
             BinaryOperation::Maximum => {
-                all.for_each(|(to, (a, b))| *to = if *a > *b || a.is_nan() { *a } else { *b });
+                all.for_each(|(to, (a, b))| *to = if *b > *a || b.is_nan() { *b } else { *a });
             }
         }
     }
@@ -330,15 +330,15 @@ mod tests {
                 ChainStep::Pair(BinaryOperation::Divide, [a, b]) => of(a) / of(b),
                 ChainStep::Pair(extreme, [a, b]) => {
                     let (a, b) = (of(a), of(b));
-                    let first = if *extreme == BinaryOperation::Maximum {
-                        a > b
+                    let is_second = if *extreme == BinaryOperation::Maximum {
+                        b > a
                     } else {
-                        a < b
+                        b < a
                     };
-                    match (a.is_nan() || b.is_nan(), first) {
+                    match (a.is_nan() || b.is_nan(), is_second) {
                         (true, _) => f32::NAN,
-                        (_, true) => a,
-                        _ => b,
+                        (_, true) => b,
+                        _ => a,
                     }
                 }
             };
