@@ -8,8 +8,8 @@
 
 For each network of DIR: `executorch` (native) against a program that uses ExecuTorch and nothing else
 (tests/bench/bare-executorch, same libraries), `tract` (lowered) against that program and against the
-tract engine on an ONNX export of the same network, and that against ONNX Runtime. All take turns, a round each; a ratio is the median
-over the rounds of the ratio of two medians. Agreement is that of the two engines on random inputs:
+tract engine on an ONNX export of the same network, and that against ONNX Runtime. All take turns, a round each; a
+ratio is the median over the rounds of the ratio of two medians. Agreement is that of the two engines on random inputs:
 largest error relative to the output's largest magnitude, share of equal outputs, and of rows with the
 largest element at the same place. Memory is the peak of the lowered program's process, without that of a process
 whose program has no weights, as a part of the program's file. The last lines sum up: the median and the largest ratio

@@ -350,7 +350,7 @@ impl<'a> Images<'a> {
             for _ in 0..repeats {
                 let tile = [pixels.start + first, size, size];
                 self.placed.each_tap(self.window, tile, |corner, count| {
-                    locate(slices, corner, count)
+                    locate(slices, corner, count);
                 });
             }
         });

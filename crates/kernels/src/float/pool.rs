@@ -89,7 +89,7 @@ mod tests {
                             wanted = if number.is_nan() { number } else { wanted.max(number) };
                         }
                     }
-                    prop_assert!(*found == wanted || found.is_nan() && wanted.is_nan());
+                    prop_assert!(found.to_bits() == wanted.to_bits() || found.is_nan() && wanted.is_nan());
                 }
             }
         }
