@@ -70,7 +70,7 @@ impl WindowTaps {
     }
 
     /// Writes the input slices for output pixels starting at `first` into `slices`, in the order of
-    /// [`tile::Strip`].
+    /// [`super::tile::Strip`].
     ///
     /// Tiles have at most `most` pixels; slices start at input channel `channel`. Window rows
     /// across the border are assembled in `scratch`.
