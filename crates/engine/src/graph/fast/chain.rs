@@ -3,6 +3,7 @@
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::binary::TypedBinOp;
 use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
+use tract_onnx::tract_core::ops::logic::Iff;
 use tract_onnx::tract_core::ops::nn::LeakyRelu;
 
 use pkgtool_kernels::float::Activation;
@@ -50,7 +51,11 @@ impl Chain {
                 chain.activation = Activation::Silu;
                 chain.end = product;
             }
-            if let Some((sum, slopes)) = chain.sloped(model, axis)? {
+            let sloped = match chain.sloped(model, axis)? {
+                None => chain.selected(model, axis)?,
+                found => found,
+            };
+            if let Some((sum, slopes)) = sloped {
                 chain.slopes = Some(slopes);
                 chain.end = sum;
             }
@@ -151,11 +156,7 @@ impl Chain {
             let Some(&slopes) = node.inputs.get(1 - product.slot).filter(|_| is_product) else {
                 continue;
             };
-            let shape = &model.outlet_fact(self.end)?.shape;
-            let slopes = match &model.outlet_fact(slopes)?.konst {
-                Some(known) => by_channel(known, axis, self.scaled.len(), shape.rank())?,
-                None => None,
-            };
+            let slopes = self.known_by_channel(model, slopes, axis)?;
             let sums = [positive, node.id.into()].map(|part| only_reader(model, part));
             let ([Some(a), Some(b)], Some(slopes)) = (sums, slopes) else {
                 continue;
@@ -169,6 +170,65 @@ impl Chain {
             }
         }
         Ok(None)
+    }
+
+    /// Returns the choice between the last value and its product with slopes, where it is negative, and the slopes, if
+    /// nothing else reads them. The library writes `PReLU` like that.
+    fn selected(
+        &self,
+        model: &TypedModel,
+        axis: usize,
+    ) -> TractResult<Option<(OutletId, Vec<f32>)>> {
+        let readers = &model.node(self.end.node).outputs[self.end.slot].successors;
+        if model.outputs.contains(&self.end) || self.is_last() || readers.len() != 3 {
+            return Ok(None);
+        }
+        let mut choices = readers.iter().map(|reader| model.node(reader.node));
+        let Some(choice) = choices.find(|node| node.op_is::<Iff>()) else {
+            return Ok(None);
+        };
+        let &[test, product, value] = &*choice.inputs else {
+            return Ok(None);
+        };
+        let is_alone = [test, product]
+            .iter()
+            .all(|part| only_reader(model, *part).is_some_and(|reader| reader.node == choice.id));
+        let binary = |outlet: OutletId, name: &str| {
+            let node = model.node(outlet.node);
+            let is_named = |op: &&TypedBinOp| op.0.name() == name && op.1.is_none();
+            node.op_as::<TypedBinOp>().filter(is_named)?;
+            <[OutletId; 2]>::try_from(&*node.inputs).ok()
+        };
+        let (Some([zero, tested]), Some(factors)) = (binary(test, "GT"), binary(product, "Mul"))
+        else {
+            return Ok(None);
+        };
+        let slopes = match factors {
+            [a, b] if a == self.end => b,
+            [a, _] => a,
+        };
+        let is_choice = is_alone && value == self.end && tested == self.end;
+        if !is_choice || !factors.contains(&self.end) || known_number(model, zero)? != Some(0.0) {
+            return Ok(None);
+        }
+        let slopes = self.known_by_channel(model, slopes, axis)?;
+        Ok(slopes.map(|slopes| (choice.id.into(), slopes)))
+    }
+
+    /// Returns the numbers of a constant by channel.
+    fn known_by_channel(
+        &self,
+        model: &TypedModel,
+        outlet: OutletId,
+        axis: usize,
+    ) -> TractResult<Option<Vec<f32>>> {
+        let rank = model.outlet_fact(self.end)?.rank();
+        match &model.outlet_fact(outlet)?.konst {
+            Some(known) if known.datum_type() == DatumType::F32 => {
+                by_channel(known, axis, self.scaled.len(), rank)
+            }
+            _ => Ok(None),
+        }
     }
 
     fn two(
@@ -265,13 +325,15 @@ fn combined(
     else {
         return Ok(None);
     };
-    let known = model.outlet_fact(*other)?.konst.clone();
-    let Some(known) =
-        known.filter(|known| known.len() == 1 && known.datum_type() == DatumType::F32)
-    else {
-        return Ok(None);
-    };
-    Ok(Some((known.cast_to_scalar()?, node.id.into())))
+    let number = known_number(model, *other)?;
+    Ok(number.map(|number| (number, node.id.into())))
+}
+
+/// Returns the number of a constant of one element.
+fn known_number(model: &TypedModel, outlet: OutletId) -> TractResult<Option<f32>> {
+    let known = model.outlet_fact(outlet)?.konst.as_ref();
+    let known = known.filter(|known| known.len() == 1 && known.datum_type() == DatumType::F32);
+    known.map(|known| known.cast_to_scalar()).transpose()
 }
 
 /// Returns the only reader of a value that is not an output of the graph.

@@ -211,6 +211,7 @@ mod tests {
     use tract_onnx::tract_core::ops::binary::{BinMiniOp, TypedBinOp};
     use tract_onnx::tract_core::ops::cnn::deconv::Deconv;
     use tract_onnx::tract_core::ops::cnn::{Conv, KernelFormat, PaddingSpec, PoolSpec};
+    use tract_onnx::tract_core::ops::logic::{Iff, comp_gt};
     use tract_onnx::tract_core::ops::math::{Add, Max, Min, Mul};
     use tract_onnx::tract_core::ops::nn::{DataFormat, leaky_relu};
 
@@ -231,7 +232,9 @@ mod tests {
     enum Follows {
         Leaky,
         Slopes,
-        /// The same, with a reader of the negative part.
+        /// The library's `PReLU`.
+        Selected,
+        /// Slopes, with a reader of the negative part.
         SlopesAndReader,
     }
 
@@ -282,6 +285,13 @@ mod tests {
         let binary = |op: Box<dyn BinMiniOp>| TypedBinOp(op, None);
         let zero = model.add_const("zero", Tensor::from_shape(&[1, 1, 1, 1], &[0.0_f32])?)?;
         let slopes = model.add_const("slopes", numbers(&[1, outputs, 1, 1])?)?;
+        if let Follows::Selected = follows {
+            let product = model.wire_node("product", binary(Box::new(Mul)), &[x, slopes])?[0];
+            let test = model.wire_node("test", binary(comp_gt()), &[zero, x])?[0];
+            let output = model.wire_node("choice", Iff, &[test, product, x])?;
+            model.select_output_outlets(&output)?;
+            return Ok(model);
+        }
         let positive = model.wire_node("positive", binary(Box::new(Max)), &[x, zero])?[0];
         let negative = model.wire_node("negative", binary(Box::new(Min)), &[zero, x])?[0];
         let scaled = model.wire_node("scaled", binary(Box::new(Mul)), &[negative, slopes])?[0];
@@ -297,7 +307,12 @@ mod tests {
     fn negative_results_are_multiplied_in_the_convolution() -> TractResult<()> {
         for size in [[7, 6], [9, 1]] {
             for transposed in [false, true] {
-                for follows in [Follows::Leaky, Follows::Slopes, Follows::SlopesAndReader] {
+                for follows in [
+                    Follows::Leaky,
+                    Follows::Slopes,
+                    Follows::Selected,
+                    Follows::SlopesAndReader,
+                ] {
                     let mut model = model(size, transposed, follows)?;
                     let input = numbers(&[2, CHANNELS[0], size[0], size[1]])?.into_tvalue();
                     let wanted = model.clone().into_runnable()?.run(tvec![input.clone()])?;
