@@ -208,7 +208,7 @@ impl TransposedPlan {
     }
 }
 
-/// What a part computed.
+/// The result of a part.
 struct PartResult<T> {
     sizes: [usize; 2],
     elements: Vec<T>,

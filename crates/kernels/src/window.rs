@@ -101,6 +101,15 @@ impl WindowPositions {
         Ok(())
     }
 
+    /// Returns the positions in images whose rows and columns are exchanged.
+    #[must_use]
+    pub fn turned(mut self) -> Self {
+        self.input.reverse();
+        self.output.reverse();
+        self.before.reverse();
+        self
+    }
+
     /// Returns whether each output pixel depends only on the input pixel at the same position.
     pub(crate) fn is_pixelwise(&self, window: Window) -> bool {
         window == Window::PIXEL && self.before == [0; 2] && self.output == self.input

@@ -158,9 +158,9 @@ impl ImageConvolution {
         input: OutletId,
         kernel: &[usize],
     ) -> TractResult<PoolSpec> {
-        self.check(builder, input, kernel)?;
+        let spec = self.over_transposed(builder, input, kernel)?;
         self.window.fits(builder, input)?;
-        Ok(self.window.spec(self.input_channels, self.output_channels))
+        Ok(spec)
     }
 
     /// Returns tract's description of the windows of a transposed convolution, after checking the kernel's sizes.

@@ -119,9 +119,7 @@ impl ImageWindows {
             placed.before[first + at] = size.pad_before;
         }
         if self.turned {
-            placed.input.reverse();
-            placed.output.reverse();
-            placed.before.reverse();
+            placed = placed.turned();
         }
         Ok((output_shape, placed))
     }

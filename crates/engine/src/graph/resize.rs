@@ -61,13 +61,8 @@ pub(crate) fn resize(
         builder.size(&sizes[0], DType::Int64)?,
         builder.size(&sizes[1], DType::Int64)?,
     ];
-    let dtype = builder.model.outlet_fact(input)?.datum_type;
     let is_nearest = sampling.iter().all(|sampling| sampling.is_nearest());
-    ensure!(
-        dtype == DatumType::F32 || dtype == DatumType::U8 && is_nearest,
-        "resizing of {dtype:?}"
-    );
-    let (cpu, facts) = (Cpu::chosen(), tvec!(dtype.fact(&*shape)));
+    let (cpu, facts) = (Cpu::chosen(), tvec!(f32::fact(&*shape)));
     let kernel = Kernel::new("Resize", facts, move |inputs| {
         let size =
             |at: usize| TractResult::Ok(usize::try_from(inputs[at].cast_to_scalar::<i64>()?)?);
@@ -81,25 +76,16 @@ pub(crate) fn resize(
         let columns = line(from[axis + 1], size(2)?, sampling[1])?;
         let mut shape = from.to_vec();
         (shape[axis], shape[axis + 1]) = (rows.len(), columns.len());
-        let image = &inputs[..1];
-        if !is_nearest {
-            let output = computed::<f32, f32>(&shape, image, |from, to, split| {
+        let first =
+            |line: &LinearWeights| -> Vec<usize> { line.iter().map(|place| place.0).collect() };
+        let output = computed::<f32, f32>(&shape, &inputs[..1], |from, to, split| {
+            if is_nearest {
+                nearest(sizes, [&first(&rows), &first(&columns)], from[0], to, split)
+            } else {
                 linear(cpu, sizes, [&rows, &columns], from[0], to, split)
-            })?;
-            return Ok(tvec!(output));
-        }
-        let first = |line: &LinearWeights| line.iter().map(|place| place.0).collect();
-        let (rows, columns): (Vec<usize>, Vec<usize>) = (first(&rows), first(&columns));
-        let places = [&*rows, &*columns];
-        Ok(tvec!(if dtype == DatumType::F32 {
-            computed::<f32, f32>(&shape, image, |from, to, split| {
-                nearest(sizes, places, from[0], to, split)
-            })?
-        } else {
-            computed::<u8, u8>(&shape, image, |from, to, split| {
-                nearest(sizes, places, from[0], to, split)
-            })?
-        }))
+            }
+        })?;
+        Ok(tvec!(output))
     });
     builder.wire(kernel, &[input, sizes[0], sizes[1]])
 }

@@ -10,11 +10,13 @@ use super::kernel::Kernel;
 use super::pool::computed;
 use pkgtool_kernels::Split;
 use pkgtool_kernels::transposed::{TransposedPart, TransposedPlan};
-use pkgtool_kernels::window::{Channels, WindowPositions};
+use pkgtool_kernels::window::{Channels, Window, WindowPositions};
 
 /// A transposed convolution of images `[n, h, w, c]` or `[n, w, c]`.
 pub(crate) struct TransposedImages {
     spec: PoolSpec,
+    /// The window, before images are turned.
+    window: Window,
     adjustments: TVec<usize>,
     before: [usize; 2],
     after: [usize; 2],
@@ -50,13 +52,16 @@ impl TransposedImages {
             groups,
         };
         let turned = is_column(&spec, size) && adjustments.get(1) == Some(&0);
-        let (mut window, mut skipped) = (ImageWindows::new(&spec)?.window, before);
-        if turned {
-            window = window.turned();
-            skipped.reverse();
-        }
+        let window = ImageWindows::new(&spec)?.window;
+        let plan = if turned {
+            let [above, left] = before;
+            TransposedPlan::new(window.turned(), channels, [left, above])?
+        } else {
+            TransposedPlan::new(window, channels, before)?
+        };
         Ok(Self {
-            plan: TransposedPlan::new(window, channels, skipped)?,
+            plan,
+            window,
             adjustments: adjustments.into(),
             spec,
             before,
@@ -114,9 +119,7 @@ impl TransposedImages {
             output: [1, 1],
             before: [0, 0],
         };
-        let window = ImageWindows::new(&self.spec)
-            .map_err(TractError::msg)?
-            .window;
+        let window = self.window;
         let mut output: TVec<usize> = tvec!(shape[0]);
         let first = 2 - rank;
         for axis in first..2 {
@@ -137,8 +140,7 @@ impl TransposedImages {
             output.push(placed.output[axis]);
         }
         if self.turned {
-            placed.input.reverse();
-            placed.output.reverse();
+            placed = placed.turned();
         }
         output.push(self.spec.output_channels);
         Ok((output, placed))

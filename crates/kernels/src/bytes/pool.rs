@@ -207,8 +207,12 @@ pub fn max_pool(
         },
     };
     largest(&maximum, (window, placed), channels, input, output, split);
-    for byte in output {
-        *byte ^= flip;
+    if flip != 0 {
+        split.rows(output, 1, 1, |_, output| {
+            for byte in output {
+                *byte ^= flip;
+            }
+        });
     }
     Ok(())
 }

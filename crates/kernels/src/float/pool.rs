@@ -23,8 +23,7 @@ compiled! {
     }
 }
 
-/// Computes the maximum of each channel over the pixels of each window within the image. It is not a number if one of them
-/// is none.
+/// Computes the maximum of each channel over the pixels of each window within the image. It is NaN if one of them is NaN.
 ///
 /// Windows without any pixels give minus infinity.
 pub fn largest_of_windows(

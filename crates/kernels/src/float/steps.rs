@@ -43,9 +43,9 @@ pub enum BinaryOperation {
     Multiply,
     /// `a / b`.
     Divide,
-    /// The smaller number; not a number if one of them is none.
+    /// The smaller number, or NaN if one of them is NaN.
     Minimum,
-    /// The larger number; not a number if one of them is none.
+    /// The larger number, or NaN if one of them is NaN.
     Maximum,
 }
 
@@ -271,7 +271,7 @@ compiled! {
             BinaryOperation::Subtract => all.for_each(|(to, (a, b))| *to = a - b),
             BinaryOperation::Multiply => all.for_each(|(to, (a, b))| *to = a * b),
             BinaryOperation::Divide => all.for_each(|(to, (a, b))| *to = a / b),
-            // A comparison with what is not a number is false.
+            // A comparison with NaN is false.
             BinaryOperation::Minimum => {
                 all.for_each(|(to, (a, b))| *to = if *b < *a || b.is_nan() { *b } else { *a });
             }

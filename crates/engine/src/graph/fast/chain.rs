@@ -113,9 +113,7 @@ impl Chain {
             let is_gate = gate
                 .op_as::<ElementWiseOp>()
                 .is_some_and(|op| op.0.name() == "Sigmoid");
-            let is_product = product
-                .op_as::<TypedBinOp>()
-                .is_some_and(|op| op.0.name() == "Mul" && op.1.is_none());
+            let is_product = operands(model, product.id.into(), "Mul").is_some();
             let alone = only_reader(model, gate.id.into());
             if is_gate && is_product && alone.is_some_and(|reader| reader.node == product.id) {
                 return Some(product.id.into());
@@ -135,38 +133,32 @@ impl Chain {
         if model.outputs.contains(&self.end) || self.is_last() {
             return Ok(None);
         }
+        let is_half =
+            |outlet: OutletId, name: &str| match other_operand(model, outlet, name, self.end) {
+                Some(limit) => Ok(known_number(model, limit)? == Some(0.0)),
+                None => TractResult::Ok(false),
+            };
         let readers = &model.node(self.end.node).outputs[self.end.slot].successors;
-        let [one, other] = &**readers else {
-            return Ok(None);
-        };
-        for [positive, negative] in [[one, other], [other, one]] {
-            let (Some((0.0, positive)), Some((0.0, negative))) = (
-                combined(model, positive, "Max")?,
-                combined(model, negative, "Min")?,
-            ) else {
+        for reader in readers.iter().filter(|_| readers.len() == 2) {
+            let positive = reader.node.into();
+            let Some(sum) = only_reader(model, positive) else {
                 continue;
             };
-            let Some(product) = only_reader(model, negative) else {
+            let sum = sum.node.into();
+            let product = other_operand(model, sum, "Add", positive);
+            let factors = product.and_then(|product| operands(model, product, "Mul"));
+            let (Some(product), Some([a, b])) = (product, factors) else {
                 continue;
             };
-            let node = model.node(product.node);
-            let is_product = node
-                .op_as::<TypedBinOp>()
-                .is_some_and(|op| op.0.name() == "Mul" && op.1.is_none());
-            let Some(&slopes) = node.inputs.get(1 - product.slot).filter(|_| is_product) else {
-                continue;
-            };
-            let slopes = self.known_by_channel(model, slopes, axis)?;
-            let sums = [positive, node.id.into()].map(|part| only_reader(model, part));
-            let ([Some(a), Some(b)], Some(slopes)) = (sums, slopes) else {
-                continue;
-            };
-            let sum = model.node(a.node);
-            let is_sum = sum
-                .op_as::<TypedBinOp>()
-                .is_some_and(|op| op.0.name() == "Add" && op.1.is_none());
-            if a.node == b.node && is_sum {
-                return Ok(Some((sum.id.into(), slopes)));
+            for (negative, slopes) in [(a, b), (b, a)] {
+                let mut parts = [negative, product].into_iter();
+                if parts.all(|part| only_reader(model, part).is_some())
+                    && is_half(positive, "Max")?
+                    && is_half(negative, "Min")?
+                    && let Some(slopes) = self.known_by_channel(model, slopes, axis)?
+                {
+                    return Ok(Some((sum, slopes)));
+                }
             }
         }
         Ok(None)
@@ -193,22 +185,15 @@ impl Chain {
         let is_alone = [test, product]
             .iter()
             .all(|part| only_reader(model, *part).is_some_and(|reader| reader.node == choice.id));
-        let binary = |outlet: OutletId, name: &str| {
-            let node = model.node(outlet.node);
-            let is_named = |op: &&TypedBinOp| op.0.name() == name && op.1.is_none();
-            node.op_as::<TypedBinOp>().filter(is_named)?;
-            <[OutletId; 2]>::try_from(&*node.inputs).ok()
-        };
-        let (Some([zero, tested]), Some(factors)) = (binary(test, "GT"), binary(product, "Mul"))
-        else {
+        let Some([zero, tested]) = operands(model, test, "GT") else {
             return Ok(None);
         };
-        let slopes = match factors {
-            [a, b] if a == self.end => b,
-            [a, _] => a,
-        };
         let is_choice = is_alone && value == self.end && tested == self.end;
-        if !is_choice || !factors.contains(&self.end) || known_number(model, zero)? != Some(0.0) {
+        let slopes = other_operand(model, product, "Mul", self.end);
+        let Some(slopes) = slopes.filter(|_| is_choice) else {
+            return Ok(None);
+        };
+        if known_number(model, zero)? != Some(0.0) {
             return Ok(None);
         }
         let slopes = self.known_by_channel(model, slopes, axis)?;
@@ -308,25 +293,27 @@ impl Chain {
     }
 }
 
-/// Returns the number that an operator of this name combines its other input with, and its result.
-fn combined(
+/// Returns the operands of the elementwise operator of this name that computes a value, if it does.
+fn operands(model: &TypedModel, outlet: OutletId, name: &str) -> Option<[OutletId; 2]> {
+    let node = model.node(outlet.node);
+    let op = node.op_as::<TypedBinOp>()?;
+    let is_named = op.0.name() == name && op.1.is_none();
+    <[OutletId; 2]>::try_from(&*node.inputs)
+        .ok()
+        .filter(|_| is_named)
+}
+
+/// Returns what the operator of this name combines a value with.
+fn other_operand(
     model: &TypedModel,
-    reader: &InletId,
+    outlet: OutletId,
     name: &str,
-) -> TractResult<Option<(f32, OutletId)>> {
-    let node = model.node(reader.node);
-    let is_named = node
-        .op_as::<TypedBinOp>()
-        .is_some_and(|op| op.0.name() == name && op.1.is_none());
-    let Some(other) = node
-        .inputs
-        .get(1 - reader.slot)
-        .filter(|_| is_named && node.inputs.len() == 2)
-    else {
-        return Ok(None);
-    };
-    let number = known_number(model, *other)?;
-    Ok(number.map(|number| (number, node.id.into())))
+    value: OutletId,
+) -> Option<OutletId> {
+    match operands(model, outlet, name)? {
+        [a, other] | [other, a] if a == value => Some(other),
+        _ => None,
+    }
 }
 
 /// Returns the number of a constant of one element.

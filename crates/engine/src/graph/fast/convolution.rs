@@ -54,7 +54,7 @@ struct Replaced<'a> {
     spec: &'a PoolSpec,
     format: KernelFormat,
     groups: usize,
-    /// What is added to the sizes of the output, if it is transposed.
+    /// Pixels to add to the sizes of the output, if the convolution is transposed.
     adjustments: Option<&'a [usize]>,
 }
 
@@ -227,7 +227,7 @@ mod tests {
         Tensor::from_shape(shape, &(0..count).map(number).collect::<Vec<f32>>())
     }
 
-    /// What follows the convolution.
+    /// The operators after the convolution.
     #[derive(Debug, Clone, Copy)]
     enum Follows {
         Leaky,

@@ -21,12 +21,11 @@ pub(super) fn replaced(
     else {
         return Ok(None);
     };
-    let axes = ImageAxes::of(&pool.pool_spec, model.outlet_fact(node.inputs[0])?);
     let input = model.outlet_fact(node.inputs[0])?;
-    let windows = axes
-        .as_ref()
-        .map(|axes| ImageWindows::over(&pool.pool_spec, axes.size(input)));
-    let (Some(axes), Some(Ok(windows))) = (axes, windows) else {
+    let Some(axes) = ImageAxes::of(&pool.pool_spec, input) else {
+        return Ok(None);
+    };
+    let Ok(windows) = ImageWindows::over(&pool.pool_spec, axes.size(input)) else {
         return Ok(None);
     };
     let (window, channels) = (windows.window, pool.pool_spec.input_channels);
