@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::dense::{self, Dense, DenseRows, Part};
 use super::depthwise::{self, ByteDepthwise, WindowView};
 use super::dispatch;
-use super::tiles::{INPUTS, TileTarget};
+use super::tiles::TileTarget;
 use super::weights::{SumInputs, fit_to_bytes};
 use super::{Requantize, Sign};
 use crate::length::check_length;
@@ -25,6 +25,8 @@ const MERGE_BELOW_CHANNELS: usize = 256;
 pub struct ByteConvolution {
     window: Window,
     channels: Channels,
+    /// Sign of input bytes.
+    sign: Sign,
     /// Byte value of padding.
     zero: u8,
     /// Number of times that windows are read; see [`fit_to_bytes`].
@@ -90,14 +92,18 @@ impl ByteConvolution {
         let (limits, factors) = parts.requantize.check(parts.sign_out, output)?;
         let repeated = fit_to_bytes(parts.weights, parts.weight_zeros, output)?;
         let repeats = repeated.len() / parts.weights.len();
+        let depthwise = inputs == 1 && output == groups;
+        let flip = if depthwise {
+            dense::flips_bytes(cpu, parts.sign_in)
+        } else {
+            dense::flips(cpu, parts.sign_in)
+        };
         let sums = SumInputs {
-            cpu,
             sign: parts.sign_in,
             zero: parts.input_zero,
+            flip,
         };
-        let flip = sums.flip();
         let bias = sums.bias(&repeated, parts.bias, output)?;
-        let depthwise = inputs == 1 && output == groups;
         let merged = groups == 1 && kernel_width > 1 && parts.window.dilation[1] == 1;
         let merged = merged && (input < MERGE_BELOW_CHANNELS || !inputs.is_multiple_of(4));
         let kernel = if depthwise {
@@ -139,6 +145,7 @@ impl ByteConvolution {
         Ok(Self {
             window: parts.window,
             channels: parts.channels,
+            sign: parts.sign_in,
             zero: parts.sign_in.byte(parts.input_zero),
             repeats,
             kernel,
@@ -169,7 +176,7 @@ impl ByteConvolution {
                     repeats: self.repeats,
                 };
                 // A multiplication here takes about four times as long as in a matrix product.
-                let cost = depthwise.channels * depthwise.quads * 16;
+                let cost = depthwise.channels * depthwise.steps * 16;
                 split.rows(output, depthwise.channels, cost, |first, output| {
                     dispatch::pixels(depthwise, &view, first, output);
                 });
@@ -177,11 +184,12 @@ impl ByteConvolution {
             }
             ByteKernel::Dense(dense) | ByteKernel::Merged(dense) => {
                 // A whole pixel, or the taps of a window's row.
-                let longest = self.channels.input.div_ceil(INPUTS).max(dense.steps);
-                let zeros = vec![[self.zero; INPUTS]; longest];
+                let form = dense.form();
+                let longest = self.channels.input.div_ceil(form.inputs());
+                let zeros = vec![form.word(self.sign, self.zero); longest.max(dense.steps)];
                 let merged = matches!(self.kernel, ByteKernel::Merged(_));
                 let group_inputs = self.channels.input / self.channels.groups;
-                let padded = if merged || !group_inputs.is_multiple_of(INPUTS) {
+                let padded = if merged || !group_inputs.is_multiple_of(form.inputs()) {
                     Some(self.padded(placed, input)?)
                 } else {
                     None
@@ -190,6 +198,7 @@ impl ByteConvolution {
                     Some((placed, padded)) => (*placed, padded.as_slice()),
                     None => (*placed, input),
                 };
+                let input = &*form.words_of(dense.cpu, self.sign, input, split);
                 let mut window = self.window;
                 if merged {
                     window.kernel[1] = 1;
@@ -198,7 +207,7 @@ impl ByteConvolution {
                     window,
                     placed,
                     input,
-                    channels: self.channels.input,
+                    pixel: self.channels.input * form.input_bytes(),
                     zeros: &zeros,
                 };
                 self.dense(dense, &images, output, split);
@@ -230,7 +239,8 @@ impl ByteConvolution {
                 let mut target = TileTarget::Bytes(output);
                 let inputs = input / groups;
                 // Groups of whole words are read from the same pixels.
-                let together = inputs.is_multiple_of(INPUTS);
+                let word = dense.form().inputs();
+                let together = inputs.is_multiple_of(word);
                 let mut rows = images.rows(dense, pixels.clone(), 0);
                 for group in 0..groups {
                     if group > 0 && !together {
@@ -241,7 +251,7 @@ impl ByteConvolution {
                         lines: 0..dense.group_lines(),
                         stride: channels,
                         column: group * dense.outputs,
-                        offset: if together { group * inputs / INPUTS } else { 0 },
+                        offset: if together { group * inputs / word } else { 0 },
                     };
                     dispatch::block(dense, &part, &rows, &mut target);
                 }
@@ -249,7 +259,7 @@ impl ByteConvolution {
         });
     }
 
-    /// Copies the images into their padding, with room for reading four bytes at any position.
+    /// Copies the images into their padding, with room for reading a word at any position.
     fn padded(
         &self,
         placed: &WindowPositions,
@@ -279,7 +289,7 @@ impl ByteConvolution {
         let bytes = bytes
             .iter()
             .try_fold(1_usize, |all, size| all.checked_mul(*size));
-        let bytes = bytes.and_then(|bytes| bytes.checked_add(INPUTS - 1));
+        let bytes = bytes.and_then(|bytes| bytes.checked_add(3));
         let bytes = bytes.ok_or_else(|| format!("images of {sizes:?} pixels are too large"))?;
         let mut padded = vec![self.zero; bytes];
         let [top, left] = placed.before;
@@ -309,17 +319,19 @@ struct Images<'a> {
     window: Window,
     placed: WindowPositions,
     input: &'a [u8],
-    channels: usize,
+    /// Number of bytes of a pixel.
+    pixel: usize,
     zeros: &'a [[u8; 4]],
 }
 
 impl<'a> Images<'a> {
     /// Returns the inputs that the windows of pixels read, starting at a channel.
     fn rows(&self, dense: &Dense, pixels: Range<usize>, channel: usize) -> DenseRows<'a> {
+        let before = channel * dense.form().input_bytes();
         let [height, width] = self.placed.input;
         if self.placed.is_pixelwise(self.window) && dense.taps == 1 {
             return DenseRows::of_rows(dense, pixels.len(), |row| {
-                let start = (pixels.start + row) * self.channels + channel;
+                let start = (pixels.start + row) * self.pixel + before;
                 self.input[start..].as_chunks().0
             });
         }
@@ -330,11 +342,7 @@ impl<'a> Images<'a> {
                 return;
             }
             let line = (image * height + y) * width;
-            let at = |x: usize| {
-                self.input[(line + x) * self.channels + channel..]
-                    .as_chunks()
-                    .0
-            };
+            let at = |x: usize| self.input[(line + x) * self.pixel + before..].as_chunks().0;
             if x < width && (count - 1) * step < width - x {
                 slices.extend((0..count).map(|pixel| at(x + pixel * step)));
                 return;

@@ -3,8 +3,9 @@
 
 use std::ops::Range;
 
-use super::ByteLimits;
-use super::tiles::{CHANNELS, INPUTS, Line};
+use super::tiles::{CHANNELS, Line};
+use super::words::WordForm;
+use super::{ByteLimits, Sign};
 use crate::Cpu;
 use crate::cpu::Level;
 use crate::window::tiles;
@@ -18,7 +19,7 @@ pub(super) struct Dense {
     pub(super) outputs: usize,
     /// Number of taps of a window.
     pub(super) taps: usize,
-    /// Number of groups of four inputs in a tap.
+    /// Number of words in a tap.
     pub(super) steps: usize,
     /// Whether inputs have another sign than the instructions expect.
     pub(super) flip: bool,
@@ -55,7 +56,7 @@ pub(super) struct Part {
     pub(super) stride: usize,
     /// Column of the first line.
     pub(super) column: usize,
-    /// Number of groups of four inputs before those that the group reads.
+    /// Number of words before those that the group reads.
     pub(super) offset: usize,
 }
 
@@ -67,7 +68,7 @@ pub(super) struct BytePanel<'a> {
     pub(super) width: usize,
     /// Their column in a row of the output.
     pub(super) column: usize,
-    /// Number of groups of four inputs before those that they read.
+    /// Number of words before those that they read.
     pub(super) offset: usize,
     /// Weights, ordered by taps, inputs and lines.
     pub(super) weights: &'a [Line],
@@ -136,12 +137,18 @@ impl<'a> DenseRows<'a> {
     }
 }
 
-/// Returns whether the instructions expect signed inputs.
-pub(super) const fn expects_signed_inputs(cpu: Cpu) -> bool {
-    matches!(
+/// Returns whether bytes of this sign must be flipped before the instructions multiply them.
+pub(super) fn flips(cpu: Cpu, sign: Sign) -> bool {
+    WordForm::of(cpu) == WordForm::Bytes && flips_bytes(cpu, sign)
+}
+
+/// Like [`flips`], for bytes of different taps that the instructions interleave.
+pub(super) fn flips_bytes(cpu: Cpu, sign: Sign) -> bool {
+    let is_signed = matches!(
         cpu.level(),
         Level::Neon | Level::NeonDot | Level::NeonMatrix
-    )
+    );
+    is_signed != (sign == Sign::Signed)
 }
 
 /// Returns the maximum number of lines in a panel.
@@ -156,8 +163,8 @@ const fn most_lines(cpu: Cpu) -> usize {
 const fn most_rows(cpu: Cpu) -> usize {
     match cpu.level() {
         Level::Plain => 2,
-        Level::Avx2 | Level::Neon => 4,
-        Level::Avx2Vnni | Level::NeonDot | Level::NeonMatrix => 6,
+        Level::Neon => 4,
+        Level::Avx2 | Level::Avx2Vnni | Level::NeonDot | Level::NeonMatrix => 6,
         Level::Avx512 | Level::Avx512Vnni => 10,
     }
 }
@@ -166,7 +173,8 @@ impl Dense {
     /// Packs weights.
     pub(super) fn new(cpu: Cpu, parts: &DenseParams<'_>) -> Self {
         let [groups, outputs, taps, inputs] = parts.sizes;
-        let steps = inputs.div_ceil(INPUTS);
+        let form = WordForm::of(cpu);
+        let steps = inputs.div_ceil(form.inputs());
         let lines = outputs.div_ceil(CHANNELS);
         let mut dense = Self {
             cpu,
@@ -190,18 +198,23 @@ impl Dense {
             let first = (group * lines + panel) * taps * steps + line - panel;
             for (tap, weights) in weights.chunks_exact(inputs).enumerate() {
                 for (input, weight) in weights.iter().enumerate() {
-                    let step = tap * steps + input / INPUTS;
-                    let place = within * INPUTS + input % INPUTS;
-                    dense.lines[first + step * width].0[place] = weight.cast_unsigned();
+                    let step = tap * steps + input / form.inputs();
+                    let line = &mut dense.lines[first + step * width];
+                    form.put(line, within, input % form.inputs(), *weight);
                 }
             }
         }
         dense
     }
 
+    /// Returns the form of the inputs.
+    pub(super) const fn form(&self) -> WordForm {
+        WordForm::of(self.cpu)
+    }
+
     /// Returns the number of inputs that are summed for an output.
     pub(super) const fn inputs(&self) -> usize {
-        self.taps * self.steps * INPUTS
+        self.taps * self.steps * self.form().inputs()
     }
 
     /// Returns the number of lines of a group.

@@ -1,12 +1,13 @@
 //! Packed weights of quantised depthwise convolutions.
 
 use super::ByteLimits;
-use super::tiles::{CHANNELS, INPUTS, Line};
+use super::tiles::{CHANNELS, Line};
+use super::words::WordForm;
 use crate::Cpu;
 use crate::cpu::Level;
 use crate::window::{Window, WindowPositions};
 
-/// Packed weights, ordered by blocks of channels, taps in groups of four, and channels as the
+/// Packed weights, ordered by blocks of channels, taps in words, and channels as the
 /// instructions interleave them.
 #[derive(Debug)]
 pub(super) struct ByteDepthwise {
@@ -18,8 +19,8 @@ pub(super) struct ByteDepthwise {
     pub(super) together: usize,
     /// Number of channels of a pixel.
     pub(super) channels: usize,
-    /// Number of groups of four taps.
-    pub(super) quads: usize,
+    /// Number of words of taps.
+    pub(super) steps: usize,
     /// Whether inputs have another sign than the instructions expect.
     pub(super) flip: bool,
     /// Range of output bytes.
@@ -127,17 +128,18 @@ impl ByteDepthwise {
         } else {
             1
         };
-        let (quads, blocks) = (taps.div_ceil(INPUTS), channels.div_ceil(width));
+        let form = WordForm::of(cpu);
+        let (steps, blocks) = (taps.div_ceil(form.inputs()), channels.div_ceil(width));
         let lines = width / CHANNELS;
         let mut depthwise = Self {
             cpu,
             width,
             together,
             channels,
-            quads,
+            steps,
             flip: parts.flip,
             limits: parts.limits,
-            lines: vec![Line([0; 64]); blocks * quads * lines],
+            lines: vec![Line([0; 64]); blocks * steps * lines],
             bias: vec![[0; CHANNELS]; blocks * lines],
             factors: vec![[0.0; CHANNELS]; blocks * lines],
         };
@@ -149,9 +151,9 @@ impl ByteDepthwise {
                 depthwise.bias[block * lines + line][within] = parts.bias[channel];
                 depthwise.factors[block * lines + line][within] = parts.factors[channel];
                 for (tap, weight) in weights.iter().enumerate() {
-                    let quad = (block * quads + tap / INPUTS) * lines;
-                    let place = within * INPUTS + tap % INPUTS;
-                    depthwise.lines[quad + line].0[place] = weight.cast_unsigned();
+                    let step = (block * steps + tap / form.inputs()) * lines;
+                    let line = &mut depthwise.lines[step + line];
+                    form.put(line, within, tap % form.inputs(), *weight);
                 }
             }
         }
@@ -171,7 +173,7 @@ impl ByteDepthwise {
     }
 }
 
-/// Returns the position of a channel of a block after interleaving the bytes of four taps twice.
+/// Returns the position of a channel of a block after interleaving the bytes of taps twice.
 ///
 /// Channels keep their order within each 16 bytes of a register; each of the four results has four
 /// of them.

@@ -19,6 +19,7 @@ pub mod table;
 mod tests;
 mod tiles;
 mod weights;
+mod words;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 

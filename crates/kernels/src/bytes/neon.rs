@@ -17,8 +17,8 @@ macro_rules! of_128_bits {
             type Register = int32x4_t;
             /// Number of registers for a line of weights.
             const PARTS: usize = 4;
-            /// Number of lines for the weights of four taps.
-            const QUAD: usize = 1;
+            /// Number of lines for a word of a block.
+            const BLOCK_LINES: usize = 1;
             /// Number of channels in a block.
             const WIDTH: usize = 16;
 
@@ -64,7 +64,7 @@ macro_rules! of_128_bits {
 
             #[target_feature(enable = $features)]
             #[inline]
-            fn interleaved<const FLIP: bool>(taps: [&[u8; WIDTH]; 4]) -> [[int8x16_t; PARTS]; QUAD] {
+            fn interleaved<const FLIP: bool>(taps: [&[u8; WIDTH]; 4]) -> [[int8x16_t; PARTS]; BLOCK_LINES] {
                 let [a, b, c, d] = taps;
                 let (a, b) = (load_bytes_128(a), load_bytes_128(b));
                 let (c, d) = (load_bytes_128(c), load_bytes_128(d));
@@ -106,7 +106,7 @@ macro_rules! of_128_bits {
             #[inline]
             fn store_wide(
                 to: &mut [u8; WIDTH],
-                [sums]: [[Register; PARTS]; QUAD],
+                [sums]: [[Register; PARTS]; BLOCK_LINES],
                 factors: &[[f32; 16]],
                 limits: ByteLimits,
             ) {
@@ -129,7 +129,7 @@ macro_rules! of_128_bits {
 
             tiles!(#[target_feature(enable = $features)] rows: $rows, lines: [1]);
             $($products)*
-            blocks!(#[target_feature(enable = $features)]);
+            blocks!(#[target_feature(enable = $features)] taps: 4 [a b c d]);
         }
     };
 }

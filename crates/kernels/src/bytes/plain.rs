@@ -12,8 +12,8 @@ use super::tiles::{
 type Register = [i32; 16];
 /// Number of registers for a line of weights.
 const PARTS: usize = 1;
-/// Number of lines for the weights of four taps.
-const QUAD: usize = 1;
+/// Number of lines for a word of a block.
+const BLOCK_LINES: usize = 1;
 /// Number of channels in a block.
 const WIDTH: usize = 16;
 
@@ -34,7 +34,7 @@ fn splat<const FLIP: bool>(word: [u8; 4]) -> [[u8; 4]; 16] {
     [word.map(|byte| byte ^ flip); 16]
 }
 
-fn interleaved<const FLIP: bool>(taps: [&[u8; WIDTH]; 4]) -> [[[[u8; 4]; 16]; PARTS]; QUAD] {
+fn interleaved<const FLIP: bool>(taps: [&[u8; WIDTH]; 4]) -> [[[[u8; 4]; 16]; PARTS]; BLOCK_LINES] {
     let flip = if FLIP { 0x80 } else { 0 };
     let mut words = [[0; 4]; 16];
     for (channel, word) in words.iter_mut().enumerate() {
@@ -75,7 +75,7 @@ fn store_bytes(
 
 fn store_wide(
     to: &mut [u8; WIDTH],
-    [sums]: [[Register; PARTS]; QUAD],
+    [sums]: [[Register; PARTS]; BLOCK_LINES],
     factors: &[[f32; 16]],
     limits: ByteLimits,
 ) {
@@ -88,4 +88,4 @@ const fn store_integers(to: &mut [i32; 16], [sums]: [Register; PARTS]) {
 
 tiles!(rows: [1 2], lines: [1]);
 dot_products!();
-blocks!();
+blocks!(taps: 4 [a b c d]);

@@ -2,7 +2,7 @@
 
 use super::dense::{self, Dense, DenseRows, Part};
 use super::dispatch;
-use super::tiles::{CHANNELS, INPUTS, TileTarget};
+use super::tiles::{CHANNELS, TileTarget};
 use super::weights::{SumInputs, fit_to_bytes, zero_of};
 use super::{ByteLimits, Requantize, Sign};
 use crate::length::check_length;
@@ -43,9 +43,9 @@ impl ByteProduct {
         check_weights(parts.sizes, parts.weights)?;
         let (limits, factors) = parts.requantize.check(parts.sign_out, outputs)?;
         let sums = SumInputs {
-            cpu,
             sign: parts.sign_in,
             zero: parts.input_zero,
+            flip: dense::flips(cpu, parts.sign_in),
         };
         let weights = fit_to_bytes(parts.weights, parts.weight_zeros, outputs)?;
         let bias = sums.bias(&weights, parts.bias, outputs)?;
@@ -56,7 +56,7 @@ impl ByteProduct {
             &bias,
             &factors,
             limits,
-            sums.flip(),
+            (parts.sign_in, sums.flip),
         );
         Ok(Self(packed))
     }
@@ -78,7 +78,6 @@ impl ByteProduct {
 #[derive(Debug)]
 pub struct SumProduct {
     packed: PackedBytes,
-    sign: Sign,
     /// Sum of each output's weights, minus their zero points.
     totals: Vec<i32>,
 }
@@ -98,7 +97,6 @@ impl SumProduct {
         let of_outputs = weights.chunks_exact(weights.len() / outputs);
         let totals = of_outputs.map(|weights| weights.iter().map(|it| i32::from(*it)).sum());
         let totals = totals.collect();
-        let flip = SumInputs { cpu, sign, zero: 0 }.flip();
         let (bias, factors) = (vec![0; outputs], vec![1.0; outputs]);
         let packed = PackedBytes::new(
             cpu,
@@ -107,13 +105,9 @@ impl SumProduct {
             &bias,
             &factors,
             ByteLimits::NONE,
-            flip,
+            (sign, dense::flips(cpu, sign)),
         );
-        Ok(Self {
-            packed,
-            sign,
-            totals,
-        })
+        Ok(Self { packed, totals })
     }
 
     /// Returns the size of the packed weights, in bytes.
@@ -129,9 +123,9 @@ impl SumProduct {
         output: &mut [i32],
         split: Split,
     ) -> Result<(), String> {
-        self.sign.check("zero point of the input", zero)?;
+        self.packed.sign.check("zero point of the input", zero)?;
         let dense = &self.packed.dense;
-        let zero = zero_of(self.sign, dense.flip, zero);
+        let zero = zero_of(self.packed.sign, dense.flip, zero);
         self.packed
             .rows(input, output, split, |sums| TileTarget::Sums(sums))?;
         if zero != 0 {
@@ -162,6 +156,7 @@ fn check_weights([inputs, outputs]: [usize; 2], weights: &[i8]) -> Result<(), St
 #[derive(Debug)]
 struct PackedBytes {
     dense: Dense,
+    sign: Sign,
     inputs: usize,
     /// Number of times that rows are read; see [`fit_to_bytes`].
     repeats: usize,
@@ -176,7 +171,7 @@ impl PackedBytes {
         bias: &[i32],
         factors: &[f32],
         limits: ByteLimits,
-        flip: bool,
+        (sign, flip): (Sign, bool),
     ) -> Self {
         let repeats = weights.len() / (inputs * outputs);
         let parts = dense::DenseParams {
@@ -189,6 +184,7 @@ impl PackedBytes {
         };
         Self {
             dense: Dense::new(cpu, &parts),
+            sign,
             inputs,
             repeats,
         }
@@ -207,8 +203,9 @@ impl PackedBytes {
         let rows = output.len() / outputs;
         check_length("the output", output.len(), &[rows, outputs])?;
         check_length("the input", input.len(), &[rows, inputs])?;
-        // The last inputs of the last row are read as four: rows are padded to that length.
-        let length = inputs.next_multiple_of(INPUTS);
+        // The last inputs of the last row are read as a word: rows are padded to that length.
+        let form = dense.form();
+        let length = inputs.next_multiple_of(form.inputs());
         let mut longer = Vec::new();
         let input = if length == inputs {
             input
@@ -220,7 +217,9 @@ impl PackedBytes {
             pairs.for_each(|(to, from)| to[..inputs].copy_from_slice(from));
             &longer
         };
-        let slice = |row: usize| input[row * length..(row + 1) * length].as_chunks().0;
+        let input = &*form.words_of(dense.cpu, self.sign, input, split);
+        let bytes = length * form.input_bytes();
+        let slice = |row: usize| input[row * bytes..(row + 1) * bytes].as_chunks().0;
         if rows == 1 {
             let together = dense.panel_lines();
             let columns = (together * CHANNELS).min(outputs);

@@ -2,19 +2,18 @@
 //! of a pixel.
 //!
 //! The macros are expanded once for each kind of register, in a module that defines the register
-//! operations under fixed names. Dot products multiply four inputs at a time, so weights are stored
-//! in lines of 16 output channels by 4 inputs.
+//! operations under fixed names. Dot products multiply the inputs of a word ([`WordForm`]) at a time,
+//! so weights are stored in lines of 16 output channels by one word.
+//!
+//! [`WordForm`]: super::words::WordForm
 
-/// Weights of 16 channels by 4 inputs. A register holds a whole line, half of it or a quarter.
+/// Weights of 16 channels by a word. A register holds a whole line, half of it or a quarter.
 #[repr(C, align(64))]
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Line(pub(super) [u8; 64]);
 
 /// Number of output channels in a line.
 pub(super) const CHANNELS: usize = 16;
-
-/// Number of inputs that are multiplied at a time.
-pub(super) const INPUTS: usize = 4;
 
 /// Destination of results: whole rows, or columns of a single row.
 pub(super) enum TileTarget<'a> {
@@ -188,9 +187,9 @@ macro_rules! dot_products {
 }
 pub(super) use dot_products;
 
-/// Defines blocks of channels for depthwise convolutions.
+/// Defines blocks of channels for depthwise convolutions; `taps` are those of a word.
 macro_rules! blocks {
-    ($(#[$attribute:meta])*) => {
+    ($(#[$attribute:meta])* taps: $count:literal [$($tap:ident)*]) => {
         /// Computes the pixels of a chunk; `taps` locates the window of a pixel in the input.
         $(#[$attribute])*
         pub(in crate::bytes) fn pixels(
@@ -215,7 +214,7 @@ macro_rules! blocks {
         ) {
             let channels = depthwise.channels;
             let pixels = output.len() / channels;
-            let mut taps: Vec<&[u8]> = vec![view.zeros; depthwise.quads * 4];
+            let mut taps: Vec<&[u8]> = vec![view.zeros; depthwise.steps * $count];
             let mut pixel = 0;
             while pixel < pixels {
                 let run = view.taps(depthwise, first + pixel, &mut taps).min(pixels - pixel);
@@ -225,7 +224,7 @@ macro_rules! blocks {
                     let moved = step * view.window.stride[1] * channels;
                     for block in 0..channels.div_ceil(WIDTH) {
                         let sums = windowed::<FLIP>(depthwise, &taps, (block, moved));
-                        let factors = &depthwise.factors[block * QUAD..][..QUAD];
+                        let factors = &depthwise.factors[block * BLOCK_LINES..][..BLOCK_LINES];
                         let at = block * WIDTH;
                         // Excess elements belong to pixels that are computed later.
                         if let Some(to) = output[start + at..].first_chunk_mut() {
@@ -248,25 +247,24 @@ macro_rules! blocks {
             depthwise: &ByteDepthwise,
             taps: &[&[u8]],
             (block, moved): (usize, usize),
-        ) -> [[Register; PARTS]; QUAD] {
+        ) -> [[Register; PARTS]; BLOCK_LINES] {
             let at = block * WIDTH + moved;
-            let bias = &depthwise.bias[block * QUAD..][..QUAD];
-            let mut sums = [[zero(); PARTS]; QUAD];
-            for line in 0..QUAD {
+            let bias = &depthwise.bias[block * BLOCK_LINES..][..BLOCK_LINES];
+            let mut sums = [[zero(); PARTS]; BLOCK_LINES];
+            for line in 0..BLOCK_LINES {
                 sums[line] = integers(&bias[line]);
             }
-            let lines = &depthwise.lines[block * depthwise.quads * QUAD..];
-            let quads = taps.as_chunks::<4>().0.iter().zip(lines.as_chunks::<QUAD>().0);
-            for (taps, lines) in quads {
-                let [a, b, c, d] = taps;
-                let all = (chunk(a, at), chunk(b, at), chunk(c, at), chunk(d, at));
-                let words = if let (Some(a), Some(b), Some(c), Some(d)) = all {
-                    interleaved::<FLIP>([a, b, c, d])
+            let lines = &depthwise.lines[block * depthwise.steps * BLOCK_LINES..];
+            let steps = taps.as_chunks::<$count>().0.iter().zip(lines.as_chunks::<BLOCK_LINES>().0);
+            for (taps, lines) in steps {
+                let [$($tap),*] = taps;
+                let words = if let ($(Some($tap)),*) = ($(chunk($tap, at)),*) {
+                    interleaved::<FLIP>([$($tap),*])
                 } else {
-                    let [a, b, c, d] = [part(a, at), part(b, at), part(c, at), part(d, at)];
-                    interleaved::<FLIP>([&a, &b, &c, &d])
+                    let [$($tap),*] = [$(part($tap, at)),*];
+                    interleaved::<FLIP>([$(&$tap),*])
                 };
-                for line in 0..QUAD {
+                for line in 0..BLOCK_LINES {
                     let weights = weights(&lines[line]);
                     for part in 0..PARTS {
                         sums[line][part] = dot(sums[line][part], words[line][part], weights[part]);

@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{Sign, dense};
-use crate::Cpu;
+use super::Sign;
 
 /// Subtracts zero points from weights.
 ///
@@ -57,20 +56,15 @@ pub(super) fn fit_to_bytes<'a>(
 /// The inputs of sums.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SumInputs {
-    /// Instruction set of the multiplication.
-    pub(super) cpu: Cpu,
     /// Sign of the bytes.
     pub(super) sign: Sign,
     /// Zero point.
     pub(super) zero: i32,
+    /// Whether the instructions expect the other sign.
+    pub(super) flip: bool,
 }
 
 impl SumInputs {
-    /// Returns whether the inputs have another sign than the instructions expect.
-    pub(super) fn flip(self) -> bool {
-        dense::expects_signed_inputs(self.cpu) != (self.sign == Sign::Signed)
-    }
-
     /// Returns the initial sums of each output channel, which cancel out the inputs' zero point.
     pub(super) fn bias(
         self,
@@ -85,7 +79,7 @@ impl SumInputs {
                 bias.len()
             ));
         }
-        let zero = zero_of(self.sign, self.flip(), self.zero);
+        let zero = zero_of(self.sign, self.flip, self.zero);
         let each = weights.len() / outputs;
         let sums = weights
             .chunks_exact(each)

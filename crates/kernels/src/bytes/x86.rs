@@ -1,7 +1,7 @@
 //! x86-64 registers of the byte kernels.
 //!
 //! Dot products multiply unsigned bytes by signed ones. Processors without an instruction for that
-//! widen even and odd bytes to 16 bits and multiply them in pairs, which is also exact.
+//! multiply pairs of integers of 16 bits.
 
 /// Defines operations on 512-bit registers, and the kernels on them.
 macro_rules! of_512_bits {
@@ -19,8 +19,8 @@ macro_rules! of_512_bits {
             type Register = __m512i;
             /// Number of registers for a line of weights.
             const PARTS: usize = 1;
-            /// Number of lines for the weights of four taps.
-            const QUAD: usize = 4;
+            /// Number of lines for a word of a block.
+            const BLOCK_LINES: usize = 4;
             /// Number of channels in a block.
             const WIDTH: usize = 64;
 
@@ -38,8 +38,8 @@ macro_rules! of_512_bits {
 
             #[target_feature(enable = $features)]
             #[inline]
-            fn weights(line: &Line) -> [Weights; PARTS] {
-                [signed(load_bytes_512(&line.0))]
+            fn weights(line: &Line) -> [Register; PARTS] {
+                [load_bytes_512(&line.0)]
             }
 
             #[target_feature(enable = $features)]
@@ -54,26 +54,8 @@ macro_rules! of_512_bits {
 
             #[target_feature(enable = $features)]
             #[inline]
-            fn splat<const FLIP: bool>(word: [u8; 4]) -> Words {
-                unsigned(flipped::<FLIP>(_mm512_set1_epi32(i32::from_ne_bytes(word))))
-            }
-
-            #[target_feature(enable = $features)]
-            #[inline]
-            fn interleaved<const FLIP: bool>(taps: [&[u8; WIDTH]; 4]) -> [[Words; PARTS]; QUAD] {
-                let [a, b, c, d] = taps;
-                let (a, b) = (load_bytes_512(a), load_bytes_512(b));
-                let (c, d) = (load_bytes_512(c), load_bytes_512(d));
-                let (a, b) = (flipped::<FLIP>(a), flipped::<FLIP>(b));
-                let (c, d) = (flipped::<FLIP>(c), flipped::<FLIP>(d));
-                let (low, high) = (_mm512_unpacklo_epi8(a, b), _mm512_unpackhi_epi8(a, b));
-                let (lower, higher) = (_mm512_unpacklo_epi8(c, d), _mm512_unpackhi_epi8(c, d));
-                [
-                    [unsigned(_mm512_unpacklo_epi16(low, lower))],
-                    [unsigned(_mm512_unpackhi_epi16(low, lower))],
-                    [unsigned(_mm512_unpacklo_epi16(high, higher))],
-                    [unsigned(_mm512_unpackhi_epi16(high, higher))],
-                ]
+            fn splat<const FLIP: bool>(word: [u8; 4]) -> Register {
+                flipped::<FLIP>(_mm512_set1_epi32(i32::from_ne_bytes(word)))
             }
 
             /// Returns the numbers to store, in 32 bits each.
@@ -101,7 +83,7 @@ macro_rules! of_512_bits {
             #[inline]
             fn store_wide(
                 to: &mut [u8; WIDTH],
-                sums: [[Register; PARTS]; QUAD],
+                sums: [[Register; PARTS]; BLOCK_LINES],
                 factors: &[[f32; 16]],
                 limits: ByteLimits,
             ) {
@@ -127,7 +109,6 @@ macro_rules! of_512_bits {
                 rows: [1 2 3 4 5 6 7 8 9 10], lines: [1 2]
             );
             dot_products!(#[target_feature(enable = $features)]);
-            blocks!(#[target_feature(enable = $features)]);
         }
     };
 }
@@ -147,8 +128,8 @@ macro_rules! of_256_bits {
             type Register = __m256i;
             /// Number of registers for a line of weights.
             const PARTS: usize = 2;
-            /// Number of lines for the weights of four taps.
-            const QUAD: usize = 2;
+            /// Number of lines for a word of a block.
+            const BLOCK_LINES: usize = 2;
             /// Number of channels in a block.
             const WIDTH: usize = 32;
 
@@ -167,9 +148,9 @@ macro_rules! of_256_bits {
 
             #[target_feature(enable = $features)]
             #[inline]
-            fn weights(line: &Line) -> [Weights; PARTS] {
+            fn weights(line: &Line) -> [Register; PARTS] {
                 let [low, high] = halves(&line.0);
-                [signed(load_bytes_256(low)), signed(load_bytes_256(high))]
+                [load_bytes_256(low), load_bytes_256(high)]
             }
 
             #[target_feature(enable = $features)]
@@ -180,28 +161,6 @@ macro_rules! of_256_bits {
                 } else {
                     bytes
                 }
-            }
-
-            #[target_feature(enable = $features)]
-            #[inline]
-            fn interleaved<const FLIP: bool>(taps: [&[u8; WIDTH]; 4]) -> [[Words; PARTS]; QUAD] {
-                let [a, b, c, d] = taps;
-                let (a, b) = (load_bytes_256(a), load_bytes_256(b));
-                let (c, d) = (load_bytes_256(c), load_bytes_256(d));
-                let (a, b) = (flipped::<FLIP>(a), flipped::<FLIP>(b));
-                let (c, d) = (flipped::<FLIP>(c), flipped::<FLIP>(d));
-                let (low, high) = (_mm256_unpacklo_epi8(a, b), _mm256_unpackhi_epi8(a, b));
-                let (lower, higher) = (_mm256_unpacklo_epi8(c, d), _mm256_unpackhi_epi8(c, d));
-                [
-                    [
-                        unsigned(_mm256_unpacklo_epi16(low, lower)),
-                        unsigned(_mm256_unpackhi_epi16(low, lower)),
-                    ],
-                    [
-                        unsigned(_mm256_unpacklo_epi16(high, higher)),
-                        unsigned(_mm256_unpackhi_epi16(high, higher)),
-                    ],
-                ]
             }
 
             /// Returns the numbers to store, in the low byte of 32 bits each.
@@ -230,7 +189,7 @@ macro_rules! of_256_bits {
             #[inline]
             fn store_wide(
                 to: &mut [u8; WIDTH],
-                [low, high]: [[Register; PARTS]; QUAD],
+                [low, high]: [[Register; PARTS]; BLOCK_LINES],
                 factors: &[[f32; 16]],
                 limits: ByteLimits,
             ) {
@@ -241,7 +200,6 @@ macro_rules! of_256_bits {
 
             $($dots)*
 
-            blocks!(#[target_feature(enable = $features)]);
 
             $($kernels)*
         }
@@ -250,14 +208,14 @@ macro_rules! of_256_bits {
 
 /// Defines the remaining operations of tiles on 256-bit registers.
 macro_rules! tiles_of_256_bits {
-    ($features:literal, rows: $rows:tt) => {
+    ($features:literal) => {
         use crate::bytes::dense::{Dense, BytePanel, Part, DenseRows};
         use crate::bytes::tiles::{CHANNELS, TilePlace, TileTarget, dot_products, tiles};
 
         #[target_feature(enable = $features)]
         #[inline]
-        fn splat<const FLIP: bool>(word: [u8; 4]) -> Words {
-            unsigned(flipped::<FLIP>(_mm256_set1_epi32(i32::from_ne_bytes(word))))
+        fn splat<const FLIP: bool>(word: [u8; 4]) -> Register {
+            flipped::<FLIP>(_mm256_set1_epi32(i32::from_ne_bytes(word)))
         }
 
         #[target_feature(enable = $features)]
@@ -284,66 +242,81 @@ macro_rules! tiles_of_256_bits {
             }
         }
 
-        tiles!(#[target_feature(enable = $features)] rows: $rows, lines: [1]);
+        tiles!(#[target_feature(enable = $features)] rows: [1 2 3 4 5 6], lines: [1]);
         dot_products!(#[target_feature(enable = $features)]);
     };
 }
 
-/// Defines dot products with a single instruction.
-macro_rules! dot_at_once {
-    ($register:ty, $features:literal, $dot:ident) => {
-        /// Four unsigned inputs in 32 bits.
-        type Words = $register;
-        /// Four weights in 32 bits.
-        type Weights = $register;
-
+/// Defines dot products of four bytes, with a single instruction.
+macro_rules! dot_of_bytes {
+    ($features:literal, $dot:ident, $load:ident
+     $low_bytes:ident $high_bytes:ident $low_pairs:ident $high_pairs:ident, $words:ident) => {
         #[target_feature(enable = $features)]
         #[inline]
-        fn unsigned(bytes: Register) -> Words {
-            bytes
-        }
-
-        #[target_feature(enable = $features)]
-        #[inline]
-        fn signed(bytes: Register) -> Weights {
-            bytes
-        }
-
-        #[target_feature(enable = $features)]
-        #[inline]
-        fn dot(sums: Register, words: Words, weights: Weights) -> Register {
+        fn dot(sums: Register, words: Register, weights: Register) -> Register {
             $dot(sums, words, weights)
         }
+
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn interleaved<const FLIP: bool>(
+            taps: [&[u8; WIDTH]; 4],
+        ) -> [[Register; PARTS]; BLOCK_LINES] {
+            let [a, b, c, d] = taps;
+            let (a, b) = (flipped::<FLIP>($load(a)), flipped::<FLIP>($load(b)));
+            let (c, d) = (flipped::<FLIP>($load(c)), flipped::<FLIP>($load(d)));
+            let (low, high) = ($low_bytes(a, b), $high_bytes(a, b));
+            let (lower, higher) = ($low_bytes(c, d), $high_bytes(c, d));
+            $words!(
+                $low_pairs(low, lower), $high_pairs(low, lower),
+                $low_pairs(high, higher), $high_pairs(high, higher)
+            )
+        }
+
+        blocks!(#[target_feature(enable = $features)] taps: 4 [a b c d]);
     };
 }
 
-/// Defines dot products in 16 bits: even bytes, then odd ones.
-macro_rules! dot_in_halves {
-    ($register:ty, $features:literal, $and:ident $ones:ident $right:ident $left:ident $arithmetic:ident
-     $multiply:ident $add:ident) => {
-        /// Even and odd inputs in 16 bits.
-        type Words = [$register; 2];
-        /// Even and odd weights in 16 bits.
-        type Weights = [$register; 2];
-
+/// Defines dot products of two integers of 16 bits.
+macro_rules! dot_of_pairs {
+    ($features:literal, $multiply:ident $add:ident $none:ident, $load:ident
+     $low_bytes:ident $high_bytes:ident, $words:ident) => {
         #[target_feature(enable = $features)]
         #[inline]
-        fn unsigned(bytes: Register) -> Words {
-            [$and(bytes, $ones(0x00ff)), $right::<8>(bytes)]
+        fn dot(sums: Register, words: Register, weights: Register) -> Register {
+            $add(sums, $multiply(words, weights))
         }
 
         #[target_feature(enable = $features)]
         #[inline]
-        fn signed(bytes: Register) -> Weights {
-            [$arithmetic::<8>($left::<8>(bytes)), $arithmetic::<8>(bytes)]
+        fn interleaved<const FLIP: bool>(
+            taps: [&[u8; WIDTH]; 2],
+        ) -> [[Register; PARTS]; BLOCK_LINES] {
+            let [a, b] = taps;
+            let (a, b) = (flipped::<FLIP>($load(a)), flipped::<FLIP>($load(b)));
+            let (low, high) = ($low_bytes(a, b), $high_bytes(a, b));
+            let none = $none();
+            $words!(
+                $low_bytes(low, none), $high_bytes(low, none),
+                $low_bytes(high, none), $high_bytes(high, none)
+            )
         }
 
-        #[target_feature(enable = $features)]
-        #[inline]
-        fn dot(sums: Register, words: Words, weights: Weights) -> Register {
-            let sums = $add(sums, $multiply(words[0], weights[0]));
-            $add(sums, $multiply(words[1], weights[1]))
-        }
+        blocks!(#[target_feature(enable = $features)] taps: 2 [a b]);
+    };
+}
+
+/// Arranges the words of a block in registers of 512 bits.
+macro_rules! words_of_512_bits {
+    ($a:expr, $b:expr, $c:expr, $d:expr) => {
+        [[$a], [$b], [$c], [$d]]
+    };
+}
+
+/// Arranges the words of a block in registers of 256 bits.
+macro_rules! words_of_256_bits {
+    ($a:expr, $b:expr, $c:expr, $d:expr) => {
+        [[$a, $b], [$c, $d]]
     };
 }
 
@@ -359,14 +332,18 @@ fn halves<T, const WHOLE: usize, const HALF: usize>(whole: &[T; WHOLE]) -> [&[T;
 
 of_512_bits!(
     vnni_512, "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni",
-    dot: dot_at_once!(__m512i, "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni", _mm512_dpbusd_epi32);
+    dot: dot_of_bytes!(
+        "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni", _mm512_dpbusd_epi32, load_bytes_512
+        _mm512_unpacklo_epi8 _mm512_unpackhi_epi8 _mm512_unpacklo_epi16 _mm512_unpackhi_epi16,
+        words_of_512_bits
+    );
 );
 of_512_bits!(
     pairs_512, "avx512f,avx512bw,avx512dq,avx512vl",
-    dot: dot_in_halves!(
-        __m512i, "avx512f,avx512bw,avx512dq,avx512vl",
-        _mm512_and_si512 _mm512_set1_epi16 _mm512_srli_epi16 _mm512_slli_epi16 _mm512_srai_epi16
-        _mm512_madd_epi16 _mm512_add_epi32
+    dot: dot_of_pairs!(
+        "avx512f,avx512bw,avx512dq,avx512vl",
+        _mm512_madd_epi16 _mm512_add_epi32 _mm512_setzero_si512, load_bytes_512
+        _mm512_unpacklo_epi8 _mm512_unpackhi_epi8, words_of_512_bits
     );
 );
 of_256_bits!(
@@ -374,10 +351,11 @@ of_256_bits!(
     "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni",
     {
         use super::halves;
-        dot_at_once!(
-            __m256i,
+        dot_of_bytes!(
             "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni",
-            _mm256_dpbusd_epi32
+            _mm256_dpbusd_epi32, load_bytes_256
+            _mm256_unpacklo_epi8 _mm256_unpackhi_epi8 _mm256_unpacklo_epi16 _mm256_unpackhi_epi16,
+            words_of_256_bits
         );
     }
 );
@@ -385,19 +363,22 @@ of_256_bits!(
     vnni_256, "avx2,fma,avxvnni",
     {
         use super::halves;
-        dot_at_once!(__m256i, "avx2,fma,avxvnni", _mm256_dpbusd_avx_epi32);
+        dot_of_bytes!(
+            "avx2,fma,avxvnni", _mm256_dpbusd_avx_epi32, load_bytes_256
+            _mm256_unpacklo_epi8 _mm256_unpackhi_epi8 _mm256_unpacklo_epi16 _mm256_unpackhi_epi16,
+            words_of_256_bits
+        );
     }
-    tiles_of_256_bits!("avx2,fma,avxvnni", rows: [1 2 3 4 5 6]);
+    tiles_of_256_bits!("avx2,fma,avxvnni");
 );
 of_256_bits!(
     pairs_256, "avx2,fma",
     {
         use super::halves;
-        dot_in_halves!(
-            __m256i, "avx2,fma",
-            _mm256_and_si256 _mm256_set1_epi16 _mm256_srli_epi16 _mm256_slli_epi16
-            _mm256_srai_epi16 _mm256_madd_epi16 _mm256_add_epi32
+        dot_of_pairs!(
+            "avx2,fma", _mm256_madd_epi16 _mm256_add_epi32 _mm256_setzero_si256, load_bytes_256
+            _mm256_unpacklo_epi8 _mm256_unpackhi_epi8, words_of_256_bits
         );
     }
-    tiles_of_256_bits!("avx2,fma", rows: [1 2 3 4]);
+    tiles_of_256_bits!("avx2,fma");
 );
