@@ -8,9 +8,9 @@ use std::collections::{BTreeSet, HashSet};
 use tract_onnx::Onnx;
 use tract_onnx::pb::{GraphProto, ModelProto, NodeProto, TensorProto};
 
-use super::fused;
 use super::graph::{Stored, each_graph, each_node, each_tensor_mut, node_name, operator};
 use super::known_wrong::known_wrong;
+use super::{fused, sequences};
 use crate::EngineError;
 use crate::graph::guard::LibraryFailure;
 use crate::graph::{failed, unsupported};
@@ -174,7 +174,10 @@ pub(crate) fn known_operators(library: &Onnx) -> Vec<String> {
         .iter()
         .flat_map(|(domain, names)| names.iter().map(move |name| format!("{domain}::{name}")));
     let names = of_default.map(str::to_owned).chain(of_domains);
-    let names: BTreeSet<String> = names.chain(fused::names()).collect();
+    let names: BTreeSet<String> = names
+        .chain(fused::names())
+        .chain(sequences::names())
+        .collect();
     names.into_iter().collect()
 }
 

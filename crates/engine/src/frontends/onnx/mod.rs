@@ -17,6 +17,7 @@ mod quantised;
 mod recurrent;
 mod repair;
 mod scaled;
+mod sequences;
 mod slim;
 pub(crate) mod source;
 mod steps;

@@ -18,7 +18,7 @@ use super::graph::{node_name, operator, opset};
 use super::repair::repair;
 use super::slim::slim;
 use super::weights::OnnxWeights;
-use super::{checks, functions, fused, names, narrow, operators, quantised, scaled};
+use super::{checks, functions, fused, names, narrow, operators, quantised, scaled, sequences};
 use crate::EngineError;
 use crate::graph::failed;
 use crate::graph::guard::{LibraryFailure, guarded};
@@ -58,6 +58,7 @@ pub(crate) fn gaps(path: &Path) -> Option<(BTreeSet<String>, String)> {
     let library = reader_of(path);
     let mut proto = guarded(|| library.proto_model_for_read(&mut slimmed.as_slice())).ok()?;
     functions::expand(&mut proto);
+    sequences::spell_out(&mut proto);
     fused::spell_out(&mut proto);
     quantised::unfold(&mut proto, &|tensor| {
         guarded(|| load_tensor(library.provider.as_ref(), tensor, Some(&folder))).ok()
@@ -95,6 +96,7 @@ impl ModelSource {
         let load = |tensor: &TensorProto| {
             guarded(|| load_tensor(library.provider.as_ref(), tensor, Some(&folder))).ok()
         };
+        sequences::spell_out(&mut proto);
         narrow::widen(&mut proto, &load);
         fused::spell_out(&mut proto);
         quantised::unfold(&mut proto, &load);

@@ -2,7 +2,8 @@
 
 use tract_onnx::model::{ParsingContext, optional_inputs};
 use tract_onnx::pb::NodeProto;
-use tract_onnx::tract_core::ops::array::{Pad as Padding, PadMode, Slice};
+use tract_onnx::tract_core::ops::array::{Pad as Padding, PadMode, Slice, TypedConcat};
+use tract_onnx::tract_core::ops::identity::Identity;
 use tract_onnx::tract_hir::internal::*;
 
 use super::super::graph::{attribute, text};
@@ -27,6 +28,7 @@ enum OnnxPadMode {
     Constant,
     Reflect,
     Edge,
+    Wrap,
 }
 
 /// Builds the operator of a node.
@@ -35,6 +37,7 @@ pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
         b"" | b"constant" => OnnxPadMode::Constant,
         b"reflect" => OnnxPadMode::Reflect,
         b"edge" => OnnxPadMode::Edge,
+        b"wrap" => OnnxPadMode::Wrap,
         other => bail!(
             "the mode `{}` is not supported",
             String::from_utf8_lossy(other)
@@ -136,19 +139,34 @@ impl NodeOperator for Pad {
                 let name = format!("{prefix}.crop.{axis}");
                 outlet = model.wire_node(name, slice, &[outlet])?[0];
             }
-            if self.mode == OnnxPadMode::Reflect
-                && let Ok(size) = shape[axis].to_i64()
-                && let size = size + start.min(0) + end.min(0)
-                && start.max(end) >= size.max(1)
-            {
-                bail!(
-                    "cannot reflect {} elements on a dimension of {size}",
-                    start.max(end)
-                );
+            let size = shape[axis].clone() + start.min(0) + end.min(0);
+            let (start, end) = (start.max(0), end.max(0));
+            if let Ok(size) = size.to_i64() {
+                let most = start.max(end);
+                match self.mode {
+                    OnnxPadMode::Reflect if most >= size.max(1) => {
+                        bail!("cannot reflect {most} elements on a dimension of {size}")
+                    }
+                    OnnxPadMode::Wrap if most > size => {
+                        bail!("cannot wrap {most} elements around a dimension of {size}")
+                    }
+                    _ => {}
+                }
             }
-            added.push((usize::try_from(start.max(0))?, usize::try_from(end.max(0))?));
+            if self.mode == OnnxPadMode::Wrap {
+                outlet = wrapped(
+                    &format!("{prefix}.{axis}"),
+                    model,
+                    outlet,
+                    axis,
+                    [start, end],
+                )?;
+                continue;
+            }
+            added.push((usize::try_from(start)?, usize::try_from(end)?));
         }
         let mode = match self.mode {
+            OnnxPadMode::Wrap => return model.wire_node(prefix, Identity, &[outlet]),
             OnnxPadMode::Reflect => PadMode::Reflect,
             OnnxPadMode::Edge => PadMode::Edge,
             OnnxPadMode::Constant => {
@@ -165,4 +183,28 @@ impl NodeOperator for Pad {
         };
         model.wire_node(prefix, Padding { pads: added, mode }, &[outlet])
     }
+}
+
+/// Puts the last elements of a dimension before it, and its first elements behind it.
+fn wrapped(
+    name: &str,
+    model: &mut TypedModel,
+    input: OutletId,
+    axis: usize,
+    [start, end]: [i64; 2],
+) -> TractResult<OutletId> {
+    let size = model.outlet_fact(input)?.shape[axis].clone();
+    let mut parts = vec![input];
+    if start > 0 {
+        let last = Slice::new(axis, size.clone() - start, size);
+        parts.insert(
+            0,
+            model.wire_node(format!("{name}.last"), last, &[input])?[0],
+        );
+    }
+    if end > 0 {
+        let first = Slice::new(axis, 0, end);
+        parts.extend(model.wire_node(format!("{name}.first"), first, &[input])?);
+    }
+    Ok(model.wire_node(format!("{name}.wrapped"), TypedConcat::new(axis), &parts)?[0])
 }
