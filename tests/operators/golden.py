@@ -621,8 +621,139 @@ def narrow():
     bits("4-groups", 4, 6, 48, 16, groups=True)
 
 
+def images():
+    """Resized tensors: by scales and sizes, of sets of operators old and new, alone and between convolutions."""
+    rng = np.random.default_rng(23)
+
+    def numbers(*shape):
+        return rng.uniform(-2, 2, shape).round(2).astype(np.float32)
+
+    def save(name, nodes, shape, stored, opset=19, make=numbers, sizes=((2, 3), (4, 2), (3, 5))):
+        """`shape` has None where sizes differ from run to run."""
+        runs = []
+        for given in sizes:
+            given = iter(given)
+            runs.append({"x": make(*[next(given) if size is None else size for size in shape])})
+        kind = h.np_dtype_to_tensor_dtype(runs[0]["x"].dtype)
+        graph = h.make_graph(
+            nodes,
+            "g",
+            [h.make_tensor_value_info("x", kind, shape)],
+            [h.make_tensor_value_info("y", kind, None)],
+            [nh.from_array(np.asarray(array), key) for key, array in stored.items()],
+        )
+        model = h.make_model(graph, opset_imports=[h.make_opsetid("", opset)], ir_version=10)
+        keep("images", name, model, runs)
+
+    def floats(*values):
+        return np.array(values, np.float32)
+
+    for mode in ("nearest", "linear"):
+        for factor in (2, 3):
+            node = h.make_node("Upsample", ["x", "s"], ["y"], mode=mode)
+            save(f"upsample-{mode}-{factor}", [node], [1, 2, None, None], {"s": floats(1, 1, factor, factor)}, 9)
+            node = h.make_node("Resize", ["x", "s"], ["y"], mode=mode)
+            save(f"resize-10-{mode}-{factor}", [node], [1, 2, None, None], {"s": floats(1, 1, factor, factor)}, 10)
+        node = h.make_node("Resize", ["x", "s"], ["y"], mode=mode)
+        save(f"resize-10-{mode}-half", [node], [1, 2, 4, 6], {"s": floats(1, 1, 0.5, 0.5)}, 10, sizes=((), (), ()))
+        node = h.make_node("Upsample", ["x"], ["y"], mode=mode, scales=[1.0, 1.0, 2.0, 2.0])
+        save(f"upsample-7-{mode}", [node], [1, 2, None, None], {}, 7)
+    wide = np.array([4, 7], np.int64)
+    for coordinates in ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "half_pixel_symmetric"):
+        for mode in ("nearest", "linear", "cubic"):
+            more = {"mode": mode, "coordinate_transformation_mode": coordinates}
+            node = h.make_node("Resize", ["x", "", "", "s"], ["y"], axes=[2, 3], **more)
+            save(f"sizes-{coordinates}-{mode}", [node], [1, 3, None, None], {"s": wide})
+    for name, scale in (("half", 0.5), ("one and a half", 1.5)):
+        node = h.make_node("Resize", ["x", "", "s"], ["y"], mode="linear", coordinate_transformation_mode="asymmetric")
+        save(f"scaled by {name}", [node], [1, 3, None, None], {"s": floats(1, 1, scale, scale)})
+    node = h.make_node("Resize", ["x", "", "s"], ["y"], mode="linear")
+    save("volume", [node], [1, 2, None, 4, None], {"s": floats(1, 1, 2, 3, 1.5)})
+    save("line", [node], [1, 2, None], {"s": floats(1, 1, 2.5)}, sizes=((4,), (5,), (7,)))
+    smooth = h.make_node("Resize", ["x", "", "", "s"], ["y"], mode="linear", antialias=1, axes=[2, 3])
+    save("antialiased", [smooth], [1, 2, 11, 7], {"s": np.array([4, 3], np.int64)}, sizes=((), (), ()))
+    for policy in ("not_larger", "not_smaller"):
+        node = h.make_node(
+            "Resize", ["x", "", "", "s"], ["y"], mode="linear", axes=[2, 3], keep_aspect_ratio_policy=policy
+        )
+        save(policy, [node], [1, 2, 5, 7], {"s": wide}, sizes=((), (), ()))
+    nearest = h.make_node("Resize", ["x", "", "s"], ["y"], mode="nearest", coordinate_transformation_mode="asymmetric")
+    for kind in (np.uint8, np.int8, np.int32):
+        integers = lambda *shape: rng.integers(0, 100, shape).astype(kind)
+        save(f"nearest-{np.dtype(kind).name}", [nearest], [1, 2, None, None], {"s": floats(1, 1, 2, 3)}, make=integers)
+    whole = h.make_node("Resize", ["x", "", "s"], ["y"], mode="linear")
+    integers = lambda *shape: rng.integers(0, 100, shape).astype(np.uint8)
+    save("linear-uint8", [whole], [1, 2, None, None], {"s": floats(1, 1, 2, 2)}, make=integers)
+    for mode in ("nearest", "linear"):
+        between = [
+            h.make_node("Conv", ["x", "w"], ["a"], pads=[1, 1, 1, 1]),
+            h.make_node("Relu", ["a"], ["b"]),
+            h.make_node("Resize", ["b", "", "s"], ["c"], mode=mode),
+            h.make_node("Conv", ["c", "v"], ["d"]),
+            h.make_node("Resize", ["d", "", "t"], ["y"], mode=mode),
+        ]
+        weights = {"w": numbers(5, 3, 3, 3), "v": numbers(4, 5, 1, 1)}
+        scales = {"s": floats(1, 1, 2, 2), "t": floats(1, 1, 3, 2)}
+        save(f"between-convolutions-{mode}", between, [1, 3, None, None], weights | scales)
+    other = [
+        h.make_node("Shape", ["x"], ["shape"], start=2),
+        h.make_node("Mul", ["shape", "two"], ["sizes"]),
+        h.make_node("Resize", ["x", "", "", "sizes"], ["y"], mode="linear", axes=[2, 3]),
+    ]
+    save("computed-sizes", other, [1, 2, None, None], {"two": np.array(2, np.int64)})
+
+
+def sequences():
+    """Sequences of tensors: made, changed, read and joined."""
+    rng = np.random.default_rng(29)
+
+    def save(name, nodes, stored=(), x=(2, 6), output=F, opset=19):
+        runs = [{"x": rng.uniform(-2, 2, x).round(2).astype(np.float32)} for _ in range(3)]
+        graph = h.make_graph(
+            nodes,
+            "g",
+            [h.make_tensor_value_info("x", F, x)],
+            [h.make_tensor_value_info("y", output, None)],
+            [nh.from_array(np.array(value, np.int64), key) for key, value in dict(stored).items()],
+        )
+        model = h.make_model(graph, opset_imports=[h.make_opsetid("", opset)], ir_version=10)
+        keep("sequences", name, model, runs)
+
+    def node(operator, inputs, output="y", **attributes):
+        return h.make_node(operator, inputs, [output], **attributes)
+
+    double = node("Add", ["x", "x"], "d")
+    pair = [double, node("SequenceConstruct", ["x", "d"], "s")]
+    save("joined", [*pair, node("ConcatFromSequence", ["s"], axis=1)])
+    save("stacked", [*pair, node("ConcatFromSequence", ["s"], axis=-1, new_axis=1)])
+    save("stacked-11", [*pair, node("ConcatFromSequence", ["s"], axis=0, new_axis=1)], opset=11)
+    for position in (0, 1, -1, -2):
+        save(f"at-{position}", [*pair, node("SequenceAt", ["s", "p"])], {"p": position})
+        erased = node("SequenceErase", ["s", "p"], "t")
+        save(f"erased-{position}", [*pair, erased, node("ConcatFromSequence", ["t"], axis=0)], {"p": position})
+        square = node("Mul", ["x", "x"], "q")
+        inserted = node("SequenceInsert", ["s", "q", "p"], "t")
+        last = node("ConcatFromSequence", ["t"], axis=0)
+        save(f"inserted-{position}", [*pair, square, inserted, last], {"p": position})
+    empty = node("SequenceEmpty", [], "e")
+    grown = [empty, double, node("SequenceInsert", ["e", "x"], "s"), node("SequenceInsert", ["s", "d"], "t")]
+    save("grown", [*grown, node("ConcatFromSequence", ["t"], axis=0)])
+    save("last-erased", [*grown, node("SequenceErase", ["t"], "u"), node("ConcatFromSequence", ["u"], axis=0)])
+    save("counted", [*grown, node("SequenceLength", ["t"])], output=I)
+    third = node("SequenceAt", ["s", "p"])
+    for name, inputs, stored in (("each", ["x"], {}), ("twos", ["x", "k"], {"k": 2}), ("parts", ["x", "k"], {"k": [1, 2, 3]})):
+        for axis in (1, -1):
+            split = node("SplitToSequence", inputs, "s", axis=axis)
+            save(f"{name}-{axis}", [split, third], {"p": 2, **stored})
+    alone = node("SplitToSequence", ["x"], "s", axis=1, keepdims=0)
+    save("alone", [alone, third], {"p": -1})
+    save("alone-stacked", [alone, node("ConcatFromSequence", ["s"], axis=0, new_axis=1)])
+
+
 recurrences()
 constructs()
+images()
+sequences()
 fused()
 attentions()
 narrow()

@@ -18,6 +18,9 @@ pub struct ImageSizes {
 /// Two input positions, and the weight of the second one.
 pub type BetweenTwo = (usize, usize, f32);
 
+/// Input positions with their weights.
+pub type Weighted = Vec<(usize, f32)>;
+
 impl ImageSizes {
     fn check(&self, input: usize, output: usize, to: [usize; 2]) -> Result<(), String> {
         let (outer, inner) = (self.outer, self.inner);
@@ -158,6 +161,66 @@ pub fn linear(
     Ok(())
 }
 
+compiled! {
+    fn sums(positions: &[Weighted], fill: f32, line: &[f32], to: &mut [f32]) {
+        for (to, places) in to.iter_mut().zip(positions) {
+            let mut sum = if places.is_empty() { fill } else { 0.0 };
+            for (place, weight) in places {
+                sum += line[*place] * weight;
+            }
+            *to = sum;
+        }
+    }
+}
+
+compiled! {
+    fn add_weighted(weight: f32, from: &[f32], to: &mut [f32]) {
+        for (to, from) in to.iter_mut().zip(from) {
+            *to += from * weight;
+        }
+    }
+}
+
+/// Resizes the second of the dimensions `[outer, size, inner]`. Each output position is a sum of
+/// weighted input positions, or `fill` if it has none.
+pub fn weighted(
+    cpu: Cpu,
+    [outer, size, inner]: [usize; 3],
+    (positions, fill): (&[Weighted], f32),
+    input: &[f32],
+    output: &mut [f32],
+    split: Split,
+) -> Result<(), String> {
+    let sizes = ImageSizes {
+        outer,
+        size: [size, 1],
+        inner,
+    };
+    sizes.check(input.len(), output.len(), [positions.len(), 1])?;
+    sizes.check_places(0, positions.iter().flatten().map(|(place, _)| *place))?;
+    let most = positions.iter().map(Vec::len).max().unwrap_or(0);
+    if inner == 1 {
+        let row = positions.len();
+        split.rows(output, row, row * most, |first, output| {
+            for (number, to) in (first..).zip(output.chunks_exact_mut(row)) {
+                sums(cpu, positions, fill, &input[number * size..][..size], to);
+            }
+        });
+        return Ok(());
+    }
+    split.rows(output, inner, inner * most, |first, output| {
+        for (number, to) in (first..).zip(output.chunks_exact_mut(inner)) {
+            let places = &positions[number % positions.len()];
+            let image = number / positions.len() * size;
+            to.fill(if places.is_empty() { fill } else { 0.0 });
+            for (place, weight) in places {
+                add_weighted(cpu, *weight, &input[(image + place) * inner..][..inner], to);
+            }
+        }
+    });
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -209,6 +272,33 @@ mod tests {
         }
     }
 
+    proptest! {
+        #[test]
+        fn weighted_positions_are_added_up(
+            (outer, size, inner) in (1..3_usize, 1..6_usize, 1..20_usize),
+            positions in prop::collection::vec(prop::collection::vec((0..6_usize, -1.0..1.0_f32), 0..5), 1..9),
+            threads in 1..3_usize,
+        ) {
+            let positions: Vec<Weighted> = positions.into_iter().map(|places| {
+                places.into_iter().map(|(place, weight)| (place % size, weight)).collect()
+            }).collect();
+            let input: Vec<f32> = (0..outer * size * inner).map(|at| f32::from(u16::try_from(at * 37 % 101).unwrap_or(0))).collect();
+            let mut output = vec![f32::NAN; outer * positions.len() * inner];
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
+            for cpu in Cpu::all() {
+                let done = pool.install(|| weighted(cpu, [outer, size, inner], (&positions, 7.0), &input, &mut output, Split::current()));
+                prop_assert_eq!(done, Ok(()));
+                for (at, found) in output.iter().enumerate() {
+                    let (image, place, at) = (at / inner / positions.len(), at / inner % positions.len(), at % inner);
+                    let places = &positions[place];
+                    let sum: f32 = places.iter().map(|(place, weight)| input[(image * size + place) * inner + at] * weight).sum();
+                    let wanted = if places.is_empty() { 7.0 } else { sum };
+                    prop_assert!((found - wanted).abs() < 1e-3, "{found} {wanted}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn places_outside_are_refused() {
         let sizes = ImageSizes {
@@ -234,5 +324,19 @@ mod tests {
         };
         assert_eq!(run(&[(0, 1, 0.5)]), Ok(()));
         assert!(run(&[(0, 2, 0.5)]).is_err());
+        let run = |place: usize, output: &mut [f32]| {
+            let positions = (&[vec![(place, 1.0)]][..], 0.0);
+            weighted(
+                Cpu::PLAIN,
+                [1, 2, 1],
+                positions,
+                &[0.0; 2],
+                output,
+                Split::ONE,
+            )
+        };
+        assert_eq!(run(1, &mut [0.0]), Ok(()));
+        assert!(run(2, &mut [0.0]).is_err());
+        assert!(run(1, &mut [0.0; 2]).is_err());
     }
 }

@@ -58,6 +58,16 @@ fn attention_with_groups_of_heads_is_right_in_every_run() {
 }
 
 #[test]
+fn resized_images_are_right_in_every_run() {
+    assert_eq!(check("images"), 41);
+}
+
+#[test]
+fn sequences_are_right_in_every_run() {
+    assert_eq!(check("sequences"), 26);
+}
+
+#[test]
 fn numbers_of_few_bits_are_right_in_every_run() {
     assert_eq!(check("narrow"), 35);
 }

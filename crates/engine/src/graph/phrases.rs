@@ -101,10 +101,6 @@ const PHRASES: &[(&str, &str)] = &[
         "expected a tensor of rank {0}, found rank {1}",
     ),
     (
-        "Resize with neither scales nor sizes",
-        "expected the input `scales` or `sizes`, found neither",
-    ),
-    (
         "Attempt to squeeze an axis which dimension is not one{}",
         "an axis to remove has a size other than 1",
     ),

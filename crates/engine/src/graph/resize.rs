@@ -1,19 +1,15 @@
-//! Image resizing for both channel layouts, with the weights of PyTorch and XNNPACK.
+//! Resizing of any dimensions of a tensor, with the weights of PyTorch, XNNPACK and Core ML.
+
+use std::fmt;
+use std::sync::Arc;
 
 use tract_onnx::tract_core::internal::*;
 
 use super::builder::Builder;
-use super::kernel::Kernel;
 use super::pool::computed;
-use crate::tensor::DType;
+use crate::tensor::MAX_TENSOR_BYTES;
 use pkgtool_kernels::Cpu;
-use pkgtool_kernels::resize::{BetweenTwo, ImageSizes, linear, nearest};
-
-/// For each output position: two input positions, and the weight of the second one.
-type LinearWeights = Vec<BetweenTwo>;
-
-/// For each output position: the first input position that counts, and the weights from there on.
-type FilterWeights = Vec<(usize, Vec<f32>)>;
+use pkgtool_kernels::resize::{BetweenTwo, ImageSizes, Weighted, linear, nearest, weighted};
 
 /// How an output position maps to input positions.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -39,6 +35,13 @@ pub(crate) enum ResizeSampling {
     /// Linear interpolation at the centres of equal parts of the range from the first to the last
     /// input position.
     EqualParts,
+    /// A weighted mean of all input positions that the output position covers.
+    Covered {
+        /// Input positions per output position; by default the ratio of the sizes.
+        factor: Option<f32>,
+        /// Whether the corners are aligned, which takes precedence over the factor.
+        corners: bool,
+    },
 }
 
 /// Resizes the dimensions `axis` and `axis + 1` to these sizes.
@@ -49,52 +52,282 @@ pub(crate) fn resize(
     sizes: &[TDim; 2],
     sampling: [ResizeSampling; 2],
 ) -> TractResult<OutletId> {
-    let mut shape = builder.shape(input)?;
+    let shape = builder.shape(input)?;
     ensure!(
         axis + 1 < shape.len(),
         "invalid rank of an image: {}",
         shape.len()
     );
-    shape[axis] = sizes[0].clone();
-    shape[axis + 1] = sizes[1].clone();
-    let sizes = [
-        builder.size(&sizes[0], DType::Int64)?,
-        builder.size(&sizes[1], DType::Int64)?,
-    ];
-    let is_nearest = sampling.iter().all(|sampling| sampling.is_nearest());
-    let (cpu, facts) = (Cpu::chosen(), tvec!(f32::fact(&*shape)));
-    let kernel = Kernel::new("Resize", facts, move |inputs| {
-        let size =
-            |at: usize| TractResult::Ok(usize::try_from(inputs[at].cast_to_scalar::<i64>()?)?);
-        let from = inputs[0].shape();
-        let sizes = ImageSizes {
-            outer: from[..axis].iter().product(),
-            size: [from[axis], from[axis + 1]],
-            inner: from[axis + 2..].iter().product(),
-        };
-        let rows = line(from[axis], size(1)?, sampling[0])?;
-        let columns = line(from[axis + 1], size(2)?, sampling[1])?;
-        let mut shape = from.to_vec();
-        (shape[axis], shape[axis + 1]) = (rows.len(), columns.len());
-        let first =
-            |line: &LinearWeights| -> Vec<usize> { line.iter().map(|place| place.0).collect() };
-        let output = computed::<f32, f32>(&shape, &inputs[..1], |from, to, split| {
-            if is_nearest {
-                nearest(sizes, [&first(&rows), &first(&columns)], from[0], to, split)
-            } else {
-                linear(cpu, sizes, [&rows, &columns], from[0], to, split)
-            }
-        })?;
-        Ok(tvec!(output))
+    let axes = sizes.iter().zip(sampling).enumerate();
+    let axes = axes.map(|(at, (size, sampling))| {
+        ResizedAxis::new(axis + at, size.clone(), move |sizes| {
+            places(sizes, sampling)
+        })
     });
-    builder.wire(kernel, &[input, sizes[0], sizes[1]])
+    let operator = Resize {
+        axes: axes.collect(),
+        fill: 0.0,
+    };
+    builder.wire(operator, &[input])
 }
 
-impl ResizeSampling {
-    /// Returns whether each output position is one input position.
-    const fn is_nearest(self) -> bool {
-        matches!(self, Self::Nearest { .. } | Self::NearestCentre)
+/// The input positions of each output position along a dimension.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Places {
+    /// One input position.
+    Nearest(Vec<usize>),
+    /// Two input positions, and the weight of the second one.
+    Between(Vec<BetweenTwo>),
+    /// Any number of input positions, with their weights.
+    Weighted(Vec<Weighted>),
+}
+
+impl Places {
+    fn count(&self) -> usize {
+        match self {
+            Self::Nearest(places) => places.len(),
+            Self::Between(places) => places.len(),
+            Self::Weighted(places) => places.len(),
+        }
     }
+
+    /// Returns `true` if each of `count` positions stays where it is.
+    fn are_same(&self, count: usize) -> bool {
+        matches!(self, Self::Nearest(places) if places.iter().copied().eq(0..count))
+    }
+
+    fn weighted(&self) -> Vec<Weighted> {
+        let between = |(first, second, share): &BetweenTwo| {
+            let both = [(*first, 1.0 - share), (*second, *share)];
+            both.into_iter()
+                .filter(|(_, weight)| *weight != 0.0)
+                .collect()
+        };
+        match self {
+            Self::Nearest(places) => places.iter().map(|place| vec![(*place, 1.0)]).collect(),
+            Self::Between(places) => places.iter().map(between).collect(),
+            Self::Weighted(places) => places.clone(),
+        }
+    }
+}
+
+/// Returns the input positions for the size of the input and that of the output.
+type PlacesOfSizes = dyn Fn([usize; 2]) -> Places + Send + Sync;
+
+/// A resized dimension.
+#[derive(Clone)]
+pub(crate) struct ResizedAxis {
+    axis: usize,
+    size: TDim,
+    places: Arc<PlacesOfSizes>,
+}
+
+impl ResizedAxis {
+    /// Resizes dimension `axis` to `size`. `places` returns the positions for the size of the input
+    /// and that of the output.
+    pub(crate) fn new(
+        axis: usize,
+        size: TDim,
+        places: impl Fn([usize; 2]) -> Places + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            axis,
+            size,
+            places: Arc::new(places),
+        }
+    }
+}
+
+impl PartialEq for ResizedAxis {
+    fn eq(&self, other: &Self) -> bool {
+        let is_same = (self.axis, &self.size) == (other.axis, &other.size);
+        is_same && Arc::ptr_eq(&self.places, &other.places)
+    }
+}
+
+impl fmt::Debug for ResizedAxis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} to {}", self.axis, self.size)
+    }
+}
+
+/// Resizes dimensions of a tensor. The library may transpose it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Resize {
+    /// The resized dimensions.
+    pub(crate) axes: Vec<ResizedAxis>,
+    /// The value of output positions without input positions.
+    pub(crate) fill: f32,
+}
+
+impl Eq for Resize {}
+
+impl Op for Resize {
+    fn name(&self) -> StaticName {
+        "Resize".into()
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for Resize {
+    op_out_of_plan!();
+
+    fn eval(&self, context: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let input = args_1!(inputs);
+        let mut axes = Vec::new();
+        for ResizedAxis { axis, size, places } in &self.axes {
+            let (axis, from) = (*axis, input.shape()[*axis]);
+            ensure!(from > 0, "the image is empty");
+            let places = places([from, size.eval(context.symbols).to_usize()?]);
+            if !places.are_same(from) {
+                axes.push((axis, places));
+            }
+        }
+        axes.sort_by_key(|(axis, _)| *axis);
+        let dtype = input.datum_type();
+        let mut value = input;
+        let is_nearest = |(_, places): &(usize, Places)| matches!(places, Places::Nearest(_));
+        if !axes.iter().all(is_nearest) && dtype != DatumType::F32 {
+            value = value.cast_to::<f32>()?.into_owned().into_tvalue();
+        }
+        let mut rest = &*axes;
+        while !rest.is_empty() {
+            let (together, others) = rest.split_at(pass(rest));
+            value = resized(&value, together, self.fill)?;
+            rest = others;
+        }
+        if value.datum_type() != dtype {
+            value = value.cast_to_dt(dtype)?.into_owned().into_tvalue();
+        }
+        Ok(tvec!(value))
+    }
+}
+
+impl TypedOp for Resize {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        let mut shape = inputs[0].shape.to_tvec();
+        for resized in &self.axes {
+            ensure!(
+                resized.axis < shape.len(),
+                "axis {} does not exist",
+                resized.axis
+            );
+            shape[resized.axis] = resized.size.clone();
+        }
+        Ok(tvec!(inputs[0].datum_type.fact(shape)))
+    }
+
+    fn change_axes(
+        &self,
+        model: &TypedModel,
+        node: &TypedNode,
+        _: InOut,
+        change: &AxisOp,
+    ) -> TractResult<Option<AxisChangeConsequence>> {
+        if matches!(change, AxisOp::Reshape(..)) {
+            return Ok(None);
+        }
+        let mut changed = self.clone();
+        for resized in &mut changed.axes {
+            let Some(axis) = change.transform_axis(resized.axis) else {
+                return Ok(None);
+            };
+            resized.axis = axis;
+        }
+        let changed: Box<dyn TypedOp> = Box::new(changed);
+        Ok(Some(AxisChangeConsequence::new(
+            model,
+            node,
+            Some(changed),
+            change,
+        )))
+    }
+
+    as_op!();
+}
+
+/// Returns the number of dimensions that one pass resizes.
+fn pass(axes: &[(usize, Places)]) -> usize {
+    match axes {
+        [
+            (first, Places::Nearest(_)),
+            (second, Places::Nearest(_)),
+            ..,
+        ]
+        | [
+            (first, Places::Between(_)),
+            (second, Places::Between(_)),
+            ..,
+        ] if first + 1 == *second => 2,
+        _ => 1,
+    }
+}
+
+/// Resizes one dimension, or two that follow each other.
+fn resized(input: &TValue, axes: &[(usize, Places)], fill: f32) -> TractResult<TValue> {
+    let from = input.shape();
+    let mut shape = from.to_vec();
+    for (axis, places) in axes {
+        shape[*axis] = places.count();
+    }
+    let bytes = shape
+        .iter()
+        .try_fold(input.datum_type().size_of(), |all, size| {
+            all.checked_mul(*size)
+        });
+    ensure!(
+        bytes.is_some_and(|bytes| bytes as u64 <= MAX_TENSOR_BYTES),
+        "a tensor of the shape {shape:?} is too large"
+    );
+    let (cpu, inputs) = (Cpu::chosen(), std::slice::from_ref(input));
+    let first = axes[0].0;
+    let mut sizes = ImageSizes {
+        outer: from[..first].iter().product(),
+        size: [from[first], 1],
+        inner: from[first + axes.len()..].iter().product(),
+    };
+    if axes.len() == 2 {
+        sizes.size[1] = from[first + 1];
+    }
+    let output = match axes {
+        [(_, Places::Nearest(rows)), rest @ ..] => {
+            let columns = match rest {
+                [(_, Places::Nearest(columns))] => columns,
+                _ => &vec![0],
+            };
+            dispatch_copy!(copied(input.datum_type())(
+                sizes,
+                [rows, columns],
+                &shape,
+                inputs
+            ))?
+        }
+        [(_, Places::Between(rows)), (_, Places::Between(columns))] => {
+            computed::<f32, f32>(&shape, inputs, |from, to, split| {
+                linear(cpu, sizes, [rows, columns], from[0], to, split)
+            })?
+        }
+        _ => {
+            let positions = axes[0].1.weighted();
+            let sizes = [sizes.outer, sizes.size[0], sizes.inner];
+            computed::<f32, f32>(&shape, inputs, |from, to, split| {
+                weighted(cpu, sizes, (&positions, fill), from[0], to, split)
+            })?
+        }
+    };
+    Ok(output.into_tvalue())
+}
+
+fn copied<T: Datum + Copy>(
+    sizes: ImageSizes,
+    places: [&[usize]; 2],
+    shape: &[usize],
+    inputs: &[TValue],
+) -> TractResult<Arc<Tensor>> {
+    computed::<T, T>(shape, inputs, |from, to, split| {
+        nearest(sizes, places, from[0], to, split)
+    })
 }
 
 #[expect(
@@ -103,9 +336,8 @@ impl ResizeSampling {
     clippy::cast_sign_loss,
     reason = "positions in an image"
 )]
-fn line(from: usize, to: usize, sampling: ResizeSampling) -> TractResult<LinearWeights> {
-    ensure!(from > 0, "the image is empty");
-    let last = from - 1;
+fn places([from, to]: [usize; 2], sampling: ResizeSampling) -> Places {
+    let last = from.saturating_sub(1);
     let ratio = |factor: Option<f32>| factor.unwrap_or(from as f32 / to as f32);
     let between = |place: f32| {
         let place = place.max(0.0);
@@ -116,127 +348,72 @@ fn line(from: usize, to: usize, sampling: ResizeSampling) -> TractResult<LinearW
             (place - before as f32).min(1.0),
         )
     };
-    let places = 0..to;
-    Ok(match sampling {
+    let corners = match to {
+        0 | 1 => 0.0,
+        _ => last as f32 / (to - 1) as f32,
+    };
+    let nearest = |place: &dyn Fn(f32) -> f32| {
+        let places = (0..to).map(|at| (place(at as f32) as usize).min(last));
+        Places::Nearest(places.collect())
+    };
+    let linear = |place: &dyn Fn(f32) -> f32| {
+        let places = (0..to).map(|at| between(place(at as f32)));
+        Places::Between(places.collect())
+    };
+    match sampling {
         ResizeSampling::Nearest { factor } => {
             let ratio = ratio(factor);
-            let nearest = |at| ((at as f32 * ratio) as usize).min(last);
-            places.map(|at| (nearest(at), nearest(at), 0.0)).collect()
+            nearest(&|at| at * ratio)
         }
         ResizeSampling::AlignedCentres { factor } => {
             let ratio = ratio(factor);
-            places
-                .map(|at| between((at as f32 + 0.5) * ratio - 0.5))
-                .collect()
+            linear(&|at| (at + 0.5) * ratio - 0.5)
         }
-        ResizeSampling::AlignedCorners => {
-            let ratio = if to > 1 {
-                last as f32 / (to - 1) as f32
-            } else {
-                0.0
-            };
-            places.map(|at| between(at as f32 * ratio)).collect()
-        }
+        ResizeSampling::AlignedCorners => linear(&|at| at * corners),
         ResizeSampling::AlignedStarts => {
             let ratio = ratio(None);
-            places.map(|at| between(at as f32 * ratio)).collect()
+            linear(&|at| at * ratio)
         }
         ResizeSampling::NearestCentre => {
             let ratio = ratio(None);
-            let nearest = |at| (((at as f32 + 0.5) * ratio) as usize).min(last);
-            places.map(|at| (nearest(at), nearest(at), 0.0)).collect()
+            nearest(&|at| (at + 0.5) * ratio)
         }
-        ResizeSampling::CornersOrMiddle => {
-            let ratio = match to {
-                1 => return Ok(vec![between(last as f32 / 2.0)]),
-                _ => last as f32 / (to - 1) as f32,
-            };
-            places.map(|at| between(at as f32 * ratio)).collect()
-        }
+        ResizeSampling::CornersOrMiddle if to == 1 => linear(&|_| last as f32 / 2.0),
+        ResizeSampling::CornersOrMiddle => linear(&|at| at * corners),
         ResizeSampling::EqualParts => {
             let part = last.max(1) as f32 / to as f32;
-            places.map(|at| between((at as f32 + 0.5) * part)).collect()
+            linear(&|at| (at + 0.5) * part)
         }
-    })
+        ResizeSampling::Covered {
+            corners: has_corners,
+            factor,
+        } => {
+            let scale = if has_corners { corners } else { ratio(factor) };
+            let places = (0..to).map(|at| covered(from, scale, at as f32));
+            Places::Weighted(places.collect())
+        }
+    }
 }
 
-/// Resizes the last two dimensions with an antialiasing filter.
-///
-/// Each output position is a weighted mean of all input positions that it covers. Factors are
-/// ratios of input size to output size.
-pub(crate) fn resize_antialiased(
-    builder: &mut Builder,
-    input: OutletId,
-    sizes: [usize; 2],
-    factors: [Option<f32>; 2],
-    corners: bool,
-) -> TractResult<OutletId> {
-    let mut shape = builder.shape(input)?;
-    let rank = shape.len();
-    ensure!(
-        rank == 4,
-        "invalid rank of an image: expected 4, got {rank}"
-    );
-    shape[2] = sizes[0].to_dim();
-    shape[3] = sizes[1].to_dim();
-    let wire = builder.kernel(
-        "ResizeSmoothly",
-        DType::Float32,
-        &shape,
-        &[input],
-        move |inputs| {
-            let from = inputs[0].shape();
-            let rows = filter_weights(from[2], sizes[0], factors[0], corners);
-            let columns = filter_weights(from[3], sizes[1], factors[1], corners);
-            let view = inputs[0].try_as_plain_ram()?;
-            let mut output = Vec::with_capacity(from[0] * from[1] * sizes[0] * sizes[1]);
-            for plane in view.as_slice::<f32>()?.chunks((from[2] * from[3]).max(1)) {
-                for (top, down) in &rows {
-                    for (left, across) in &columns {
-                        let line = |at: usize| {
-                            let start = (top + at) * from[3] + left;
-                            let line = plane[start..].iter().zip(across);
-                            line.map(|(x, share)| x * share).sum::<f32>()
-                        };
-                        let terms = down.iter().enumerate().map(|(at, share)| line(at) * share);
-                        output.push(terms.sum::<f32>());
-                    }
-                }
-            }
-            Tensor::from_shape(&[from[0], from[1], sizes[0], sizes[1]], &output)
-        },
-    )?;
-    Ok(wire.outlet)
-}
-
+/// Returns the weights of the input positions that an output position covers.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "positions in an image"
 )]
-fn filter_weights(from: usize, to: usize, factor: Option<f32>, corners: bool) -> FilterWeights {
-    let scale = match factor {
-        _ if corners && to > 1 => (from - 1) as f32 / (to - 1) as f32,
-        _ if corners => 0.0,
-        Some(factor) => factor,
-        None => from as f32 / to as f32,
-    };
+fn covered(from: usize, scale: f32, at: f32) -> Weighted {
     let support = scale.max(1.0);
-    let places = (0..to).map(|at| {
-        let centre = scale * (at as f32 + 0.5);
-        let first = ((centre - support + 0.5).max(0.0)) as usize;
-        let end = ((centre + support + 0.5) as usize).min(from);
-        let share = |place: usize| {
-            let distance = (place as f32 - centre + 0.5) / support;
-            (1.0 - distance.abs()).max(0.0)
-        };
-        let shares: Vec<f32> = (first..end).map(share).collect();
-        let sum: f32 = shares.iter().sum();
-        let shares = shares
-            .into_iter()
-            .map(|share| if sum == 0.0 { share } else { share / sum });
-        (first, shares.collect())
-    });
-    places.collect()
+    let centre = scale * (at + 0.5);
+    let first = ((centre - support + 0.5).max(0.0)) as usize;
+    let end = ((centre + support + 0.5) as usize).min(from);
+    let share = |place: usize| {
+        let distance = (place as f32 - centre + 0.5) / support;
+        (1.0 - distance.abs()).max(0.0)
+    };
+    let sum: f32 = (first..end).map(share).sum();
+    let sum = if sum == 0.0 { 1.0 } else { sum };
+    (first..end)
+        .map(|place| (place, share(place) / sum))
+        .collect()
 }

@@ -189,27 +189,3 @@ fn a_window_that_begins_on_its_input_answers() {
     ];
     assert_answers(&graph, &runs);
 }
-
-#[test]
-fn corners_cropped_by_fractions_are_refused() {
-    let graph = [
-        value(11, "x", FLOAT, Some(&[5])),
-        value(12, "y", FLOAT, None),
-        floats("roi", &[2], &[0.25, 0.75]),
-        floats("scales", &[1], &[1.5]),
-        node(
-            "Resize",
-            &["x", "roi", "scales"],
-            "y",
-            &[(
-                "coordinate_transformation_mode",
-                Attribute::Text("tf_crop_and_resize"),
-            )],
-        ),
-    ];
-    let error = load(&graph)
-        .err()
-        .expect("the model is rejected")
-        .to_string();
-    assert!(error.contains("crops corners wrongly"), "{error}");
-}

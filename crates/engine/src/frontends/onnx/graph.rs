@@ -80,6 +80,11 @@ impl<'a> Stored<'a> {
         Self(found)
     }
 
+    /// Returns the names of the tensors.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'a str> {
+        self.0.keys().copied()
+    }
+
     /// Returns the sizes of a stored tensor.
     pub(crate) fn shape(&self, name: &str) -> Option<&'a [i64]> {
         Some(&self.0.get(name)?.dims)
@@ -88,24 +93,6 @@ impl<'a> Stored<'a> {
     /// Returns the values of a small stored tensor of integers.
     pub(crate) fn integers(&self, name: &str) -> Option<Vec<i64>> {
         integers(self.0.get(name)?)
-    }
-
-    /// Returns the values of a stored float32 tensor.
-    pub(crate) fn floats(&self, name: &str) -> Option<Vec<f32>> {
-        let tensor = self.0.get(name)?;
-        if tensor.data_type != 1 || !tensor.external_data.is_empty() {
-            return None;
-        }
-        if tensor.raw_data.is_empty() {
-            return Some(tensor.float_data.clone());
-        }
-        let (chunks, _) = tensor.raw_data.as_chunks::<4>();
-        Some(
-            chunks
-                .iter()
-                .map(|bytes| f32::from_le_bytes(*bytes))
-                .collect(),
-        )
     }
 }
 

@@ -5,7 +5,7 @@
 
 use tract_onnx::pb::NodeProto;
 
-use super::graph::{Stored, attribute, has_input, integer, operator, text};
+use super::graph::{Stored, attribute, integer, operator, text};
 
 /// An operator that is computed wrongly under a condition.
 pub(crate) struct KnownWrong {
@@ -29,11 +29,6 @@ pub(crate) static KNOWN_WRONG: &[KnownWrong] = &[
         operators: &["BatchNormalization"],
         applies: |node, _| integer(node, "training_mode", 0) != 0,
         cause: "it uses stored statistics instead of the batch's",
-    },
-    KnownWrong {
-        operators: &["Resize"],
-        applies: has_fractional_scales,
-        cause: "it aligns or crops corners wrongly unless the sizes or whole scales are given",
     },
     KnownWrong {
         operators: &["QLinearConv"],
@@ -138,19 +133,6 @@ fn has_gaps(node: &NodeProto, stored: &Stored<'_>) -> bool {
     })
 }
 
-/// Returns `true` if a resize aligns corners and its scales are not known to be integers.
-fn has_fractional_scales(node: &NodeProto, stored: &Stored<'_>) -> bool {
-    let is_by_length = matches!(
-        text(node, "coordinate_transformation_mode"),
-        b"align_corners" | b"tf_crop_and_resize"
-    );
-    if !is_by_length || has_input(node, 3) {
-        return false;
-    }
-    let scales = node.input.get(2).and_then(|name| stored.floats(name));
-    scales.is_none_or(|scales| scales.iter().any(|scale| scale.fract() != 0.0))
-}
-
 #[cfg(test)]
 mod tests {
     use tract_onnx::pb::AttributeProto;
@@ -163,17 +145,6 @@ mod tests {
             attribute: vec![attribute],
             ..NodeProto::default()
         }
-    }
-
-    #[test]
-    fn only_the_wrong_condition_is_refused() {
-        let stored = Stored::default();
-        let mode = AttributeProto {
-            name: "coordinate_transformation_mode".to_owned(),
-            s: b"align_corners".to_vec(),
-            ..AttributeProto::default()
-        };
-        assert!(known_wrong(&node("Resize", mode), &stored).is_some());
     }
 
     #[test]

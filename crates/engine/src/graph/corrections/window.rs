@@ -3,24 +3,13 @@
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::cnn::{Conv, MaxPool, SumPool};
-use tract_onnx::tract_core::ops::nn::resize::{CoordTransformer, Resize};
 
 use crate::graph::images::too_large;
 use crate::graph::watch::WRONG_RESULT;
 
-/// Rejects positions of maximum integers, and resizes to size 1 by PyTorch's rule, which differs
-/// there.
+/// Rejects positions of maximum integers.
 pub(crate) fn prepare(model: &TypedModel) -> TractResult<()> {
     for node in model.nodes() {
-        if let Some(resize) = node.op_as::<Resize>()
-            && matches!(resize.coord_transformer, CoordTransformer::PytorchHalfPixel)
-        {
-            let from = &model.outlet_fact(node.inputs[0])?.shape;
-            let mut axes = from.iter().zip(&*node.outputs[0].fact.shape);
-            if axes.any(|(from, to)| to.is_one() && !from.is_one()) {
-                bail!("a resize to size 1 by `pytorch_half_pixel` {WRONG_RESULT}");
-            }
-        }
         // The context has the form in which the library names the node of a failed run.
         check_window(model, node)
             .with_context(|| format!("Evaluating #{} {:?}", node.id, node.name))?;

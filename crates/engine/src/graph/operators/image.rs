@@ -4,7 +4,7 @@ use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::array::{Pad, PadMode};
 
 use super::super::builder::{Wire, check_rank};
-use super::super::resize::{ResizeSampling, resize, resize_antialiased};
+use super::super::resize::{ResizeSampling, resize};
 use super::call::{LoweringTable, OperatorCall};
 use crate::tensor::DType;
 
@@ -102,16 +102,18 @@ fn upsample(
 )]
 fn upsample_antialiased(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor_as(0, DType::Float32)?;
-    let sizes = call.sizes(1)?;
-    let Ok(sizes) = <[usize; 2]>::try_from(sizes) else {
+    let shape = call.frame.builder.shape(input)?;
+    check_rank(&shape, 4, "an image")?;
+    let Ok(sizes) = <[TDim; 2]>::try_from(call.dims(1)?) else {
         bail!("expected 2 sizes of an image")
     };
     let corners = call.bool(2)?;
-    let mut factors = [None, None];
-    for (factor, at) in factors.iter_mut().zip([3, 4]) {
-        *factor = call.optional_double(at)?.map(|scale| (1.0 / scale) as f32);
+    let mut sampling = [ResizeSampling::AlignedCorners; 2];
+    for (sampling, at) in sampling.iter_mut().zip([3, 4]) {
+        let factor = call.optional_double(at)?.map(|scale| (1.0 / scale) as f32);
+        *sampling = ResizeSampling::Covered { factor, corners };
     }
-    let outlet = resize_antialiased(&mut call.frame.builder, input, sizes, factors, corners)?;
+    let outlet = resize(&mut call.frame.builder, input, 2, &sizes, sampling)?;
     call.set_result(Wire::float(outlet))
 }
 

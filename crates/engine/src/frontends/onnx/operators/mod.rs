@@ -16,6 +16,7 @@ mod one_hot;
 mod packed;
 mod pad;
 mod repeat;
+mod resize;
 mod reversed;
 mod subgraph;
 mod table;
@@ -27,7 +28,7 @@ use super::node_operator::BuildNode;
 use super::{attention, narrow, recurrent};
 
 /// The operators of this crate by name.
-const OPERATORS: [(&str, BuildNode); 25] = [
+const OPERATORS: [(&str, BuildNode); 27] = [
     (attention::NAME, attention::build),
     (attention::grouped::NAME, attention::grouped::build),
     (attention::rotary::NAME, attention::rotary::build),
@@ -48,9 +49,11 @@ const OPERATORS: [(&str, BuildNode); 25] = [
     (narrow::ROUNDED, narrow::build_rounded),
     ("CausalConvWithState", causal::build),
     ("CumProd", cumulative::build),
+    ("Resize", resize::build),
     ("ReverseSequence", reversed::build),
     ("TensorScatter", cache::build),
     ("Unique", unique::build),
+    ("Upsample", resize::build),
     (packed::NAME, packed::build),
     (table::NAME, table::build),
 ];
