@@ -5,16 +5,20 @@
 //! long. A searching thread takes time from its neighbour on the same core, so it yields after
 //! [`SPIN_NANOS`].
 //!
-//! Threads take the parts of an operator one after the other until all are taken. A thread that is
-//! late or shares its core does less.
+//! Each thread has its share of an operator, at the same place in each operator: what it reads is then
+//! in its cache. It takes the parts of its share one after the other, then those of the others. A thread
+//! that is late or shares its core does less.
 
 use std::hint;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rayon::Yield;
+
+use crate::window::tiles;
 
 /// Minimum number of multiplications for dividing work. Handing over a part takes about a
 /// microsecond, and data written by one thread is far from the others.
@@ -130,7 +134,7 @@ impl Split {
     /// Calls `work` with the rows of `output`, in as many parts as are worthwhile.
     ///
     /// `work` receives the number of a part's first row and the rows themselves. A row has `row`
-    /// elements and takes `cost` multiplications.
+    /// elements and takes `cost` multiplications; the last one may be shorter.
     pub(crate) fn rows<T: Send>(
         self,
         output: &mut [T],
@@ -138,25 +142,60 @@ impl Split {
         cost: usize,
         work: impl Fn(usize, &mut [T]) + Sync,
     ) {
-        let rows = output.len().checked_div(row).unwrap_or(0);
-        let parts = self.parts(rows, cost);
-        if parts <= 1 {
-            if rows > 0 {
-                work(0, output);
-            }
+        self.runs(output, [row, 1], cost, work);
+    }
+
+    /// Like [`rows`](Self::rows), with at least `least` rows in a part if there are as many.
+    pub(crate) fn runs<T: Send>(
+        self,
+        output: &mut [T],
+        [row, least]: [usize; 2],
+        cost: usize,
+        work: impl Fn(usize, &mut [T]) + Sync,
+    ) {
+        if row == 0 || output.is_empty() {
+            return;
+        }
+        let rows = output.len().div_ceil(row);
+        let threads = self.parts(rows, cost).min(rows.div_ceil(least));
+        if threads <= 1 {
+            work(0, output);
             return;
         }
         WATCH.with(|watch| watch.wake(self.threads - 1));
-        let more = rows.saturating_mul(cost) / MIN_PART_WORK;
-        let each = rows.div_ceil(more.clamp(parts, parts * MAX_PARTS_PER_THREAD));
-        let chunks = output.chunks_mut(each * row).enumerate();
-        let left = AtomicUsize::new(chunks.len());
-        let chunks = Mutex::new(chunks);
-        run_on_threads(parts, &|| {
-            let next = || chunks.lock().unwrap_or_else(PoisonError::into_inner).next();
-            while let Some((part, chunk)) = next() {
-                work(part * each, chunk);
-                left.fetch_sub(1, Ordering::Relaxed);
+        let more = rows.saturating_mul(cost) / MIN_PART_WORK / threads;
+        let parts = more.clamp(1, MAX_PARTS_PER_THREAD);
+        let mut all = Share {
+            sizes: tiles(rows, rows.div_ceil(threads)),
+            first: 0,
+            rest: output,
+        };
+        let mut shares = Vec::with_capacity(threads);
+        let mut left = 0;
+        while let Some((first, rest)) = all.next(row) {
+            let rows = rest.len().div_ceil(row);
+            let each = rows.div_ceil(parts).max(least);
+            left += rows.div_ceil(each);
+            shares.push(Mutex::new(Share {
+                sizes: tiles(rows, each),
+                first,
+                rest,
+            }));
+        }
+        let left = AtomicUsize::new(left);
+        run_on_threads(0..threads, &|thread| {
+            let (before, own) = shares.split_at(thread.min(shares.len()));
+            for share in own.iter().chain(before) {
+                let next = || {
+                    share
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .next(row)
+                };
+                while let Some((first, part)) = next() {
+                    work(first, part);
+                    left.fetch_sub(1, Ordering::Relaxed);
+                }
             }
             // A thread that finishes early waits for the short remainder instead of sleeping.
             let start = Instant::now();
@@ -180,15 +219,39 @@ impl Split {
     }
 }
 
-/// Calls `work` on `threads` threads, or on fewer if the others are busy until it is done.
-fn run_on_threads(threads: usize, work: &(impl Fn() + Sync)) {
-    match threads {
-        0 | 1 => work(),
-        _ => {
-            let half = threads / 2;
+/// The part of an output for one thread, without what threads have taken.
+struct Share<'a, T, S> {
+    /// Numbers of rows to take at a time.
+    sizes: S,
+    /// Number of the first row.
+    first: usize,
+    rest: &'a mut [T],
+}
+
+impl<'a, T, S: Iterator<Item = usize>> Share<'a, T, S> {
+    /// Takes a part: the number of its first row, and its rows of `row` elements.
+    fn next(&mut self, row: usize) -> Option<(usize, &'a mut [T])> {
+        let rows = self.sizes.next()?;
+        let rest = std::mem::take(&mut self.rest);
+        let (part, rest) = rest.split_at_mut((rows * row).min(rest.len()));
+        self.rest = rest;
+        let first = self.first;
+        self.first += rows;
+        Some((first, part))
+    }
+}
+
+/// Calls `work` with each of these numbers on a thread of its own, or on fewer threads if the others
+/// are busy until it is done. The first number is for the calling thread.
+fn run_on_threads(threads: Range<usize>, work: &(impl Fn(usize) + Sync)) {
+    match threads.len() {
+        0 => {}
+        1 => work(threads.start),
+        count => {
+            let middle = threads.start + count.div_ceil(2);
             rayon::join(
-                || run_on_threads(threads - half, work),
-                || run_on_threads(half, work),
+                || run_on_threads(threads.start..middle, work),
+                || run_on_threads(middle..threads.end, work),
             );
         }
     }

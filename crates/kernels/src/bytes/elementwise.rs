@@ -2,7 +2,7 @@
 //!
 //! The loops are plain Rust, compiled once for each kind of register.
 
-use super::{ByteLimits, Sign, round_to};
+use super::{ByteLimits, ROUNDING_COST, Sign, round_to};
 use crate::length::check_length;
 use crate::simd::compiled;
 use crate::{Cpu, Split};
@@ -290,7 +290,7 @@ impl PairGrids {
         let of = self.parts()?;
         check_length("the first input", input[0].len(), &[output.len()])?;
         check_length("the second input", input[1].len(), &[output.len()])?;
-        split.rows(output, 1, 1, |first, to| {
+        split.rows(output, 1, ROUNDING_COST, |first, to| {
             let from = input.map(|input| &input[first..first + to.len()]);
             sums(cpu, sum, of, from, to);
         });
@@ -310,7 +310,7 @@ impl PairGrids {
         check_length("the second input", input[1].len(), &[output.len()])?;
         let [left, right] = self.inputs;
         let factor = left.scale * right.scale / self.output.scale;
-        split.rows(output, 1, 1, |first, to| {
+        split.rows(output, 1, ROUNDING_COST, |first, to| {
             let from = input.map(|input| &input[first..first + to.len()]);
             products(cpu, factor, of, from, to);
         });
@@ -330,7 +330,7 @@ impl Grid {
     ) -> Result<(), String> {
         let writer = self.writer(range)?;
         check_length("the input", input.len(), &[output.len()])?;
-        split.rows(output, 1, 1, |first, to| {
+        split.rows(output, 1, ROUNDING_COST, |first, to| {
             let from = &input[first..first + to.len()];
             quantized(cpu, self.scale.recip(), writer, from, to);
         });
@@ -347,7 +347,7 @@ impl Grid {
     ) -> Result<(), String> {
         let reader = self.reader()?;
         check_length("the input", input.len(), &[output.len()])?;
-        split.rows(output, 1, 1, |first, to| {
+        split.rows(output, 1, ROUNDING_COST, |first, to| {
             let from = &input[first..first + to.len()];
             dequantized(cpu, self.scale, reader, from, to);
         });
@@ -366,7 +366,7 @@ impl Grid {
         let of = (self.reader()?, to.writer(range)?);
         check_length("the input", input.len(), &[output.len()])?;
         let factors = [self.scale, to.scale.recip()];
-        split.rows(output, 1, 1, |first, to| {
+        split.rows(output, 1, ROUNDING_COST, |first, to| {
             moved(cpu, factors, of, &input[first..first + to.len()], to);
         });
         Ok(())
@@ -393,7 +393,7 @@ impl Grid {
             &[input.len().checked_div(row).unwrap_or(0), row],
         )?;
         let factors = [self.scale, to.scale.recip()];
-        split.rows(output, row, row, |first, to| {
+        split.rows(output, row, row * ROUNDING_COST, |first, to| {
             let from = &input[first * row..][..to.len()];
             sloped(cpu, factors, of, slopes, from, to);
         });

@@ -26,6 +26,10 @@ mod x86;
 pub use convolution::ByteConvolution;
 pub use product::{ByteProduct, SumProduct};
 
+/// Number of multiplications of a product that take as long as computing an element with real
+/// numbers and rounding it.
+const ROUNDING_COST: usize = 8;
+
 /// The range of integers that a byte represents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sign {

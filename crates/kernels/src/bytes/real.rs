@@ -4,6 +4,7 @@
 //! The result is the same as that of `DequantizeLinear`, an operator and `QuantizeLinear` in
 //! float32.
 
+use super::ROUNDING_COST;
 use super::elementwise::{ByteReader, ByteWriter, Grid, IntegerRange, PairGrids};
 use crate::length::check_length;
 use crate::simd::compiled;
@@ -160,7 +161,7 @@ impl Grid {
     ) -> Result<(), String> {
         let to_bytes = self.rounded(range)?;
         check_length("the input", input.len(), &[output.len()])?;
-        split.rows(output, 1, 1, |first, to| {
+        split.rows(output, 1, ROUNDING_COST, |first, to| {
             rounded(cpu, to_bytes, &input[first..first + to.len()], to);
         });
         Ok(())
@@ -177,7 +178,7 @@ impl Grid {
     ) -> Result<(), String> {
         let (real, rounded) = (self.real()?, to_grid.rounded(range)?);
         check_length("the input", input.len(), &[output.len()])?;
-        split.rows(output, 1, 1, |first, to| {
+        split.rows(output, 1, ROUNDING_COST, |first, to| {
             moved(cpu, real, rounded, &input[first..first + to.len()], to);
         });
         Ok(())
@@ -202,7 +203,7 @@ impl PairGrids {
         let rounded = self.output.rounded(self.range)?;
         check_length("the first input", input[0].len(), &[output.len()])?;
         check_length("the second input", input[1].len(), &[output.len()])?;
-        split.rows(output, 1, 1, |first, to| {
+        split.rows(output, 1, ROUNDING_COST, |first, to| {
             let from = input.map(|input| &input[first..first + to.len()]);
             if operation == RealOperation::Multiply {
                 products(cpu, of, rounded, from, to);

@@ -163,11 +163,11 @@ impl FloatConvolution {
                     });
                 } else {
                     // A thread with fewer pixels than a tile reads all weights for them.
-                    let tile = split.share(output.len() / outputs.max(1));
-                    let tile = tile.clamp(1, shape::of(self.cpu).most);
-                    let (row, cost) = (tile * outputs, tile * panels.depth * outputs);
-                    split.rows(output, row, cost, |first, pixels| {
-                        self.pixels(&run, panels, first * tile, pixels);
+                    let pixels = split.share(output.len() / outputs.max(1));
+                    let least = pixels.clamp(1, shape::of(self.cpu).most);
+                    let cost = panels.depth * outputs;
+                    split.runs(output, [outputs, least], cost, |first, pixels| {
+                        self.pixels(&run, panels, first, pixels);
                     });
                 }
             }
