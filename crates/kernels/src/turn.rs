@@ -28,7 +28,15 @@ pub fn transposed<T: Copy + Send + Sync>(
         by_group(first, [b, row], output, |block, first, rows| {
             let from = &input[block * b * row..][..b * row];
             if run == 1 {
-                single(from, [a, b], first, rows);
+                match (a, b) {
+                    (2, _) => interleaved::<T, 2>(from, b, first, rows),
+                    (3, _) => interleaved::<T, 3>(from, b, first, rows),
+                    (4, _) => interleaved::<T, 4>(from, b, first, rows),
+                    (_, 2) => separated::<T, 2>(from, a, first, rows),
+                    (_, 3) => separated::<T, 3>(from, a, first, rows),
+                    (_, 4) => separated::<T, 4>(from, a, first, rows),
+                    _ => single(from, [a, b], first, rows),
+                }
             } else {
                 for (place, from) in from.chunks_exact(b * run).enumerate() {
                     let from = &from[first * run..][..rows.len() / a];
@@ -40,6 +48,27 @@ pub fn transposed<T: Copy + Send + Sync>(
         });
     });
     Ok(())
+}
+
+/// Writes output rows of few elements from a column of `[A, b]` on.
+fn interleaved<T: Copy, const A: usize>(from: &[T], b: usize, first: usize, rows: &mut [T]) {
+    let rows = rows.as_chunks_mut::<A>().0;
+    let lines: [&[T]; A] = std::array::from_fn(|row| &from[row * b + first..][..rows.len()]);
+    for (at, to) in rows.iter_mut().enumerate() {
+        for row in 0..A {
+            to[row] = lines[row][at];
+        }
+    }
+}
+
+/// Writes output rows of `a` elements from a column of `[a, B]` on, with few columns.
+fn separated<T: Copy, const B: usize>(from: &[T], a: usize, first: usize, rows: &mut [T]) {
+    let from = from.as_chunks::<B>().0;
+    for (number, to) in rows.chunks_exact_mut(a).enumerate() {
+        for (to, numbers) in to.iter_mut().zip(from) {
+            *to = numbers[first + number];
+        }
+    }
 }
 
 /// Writes output rows of `a` elements from a column of `[a, b]` on.

@@ -189,6 +189,17 @@ pub struct PairGrids {
     pub range: IntegerRange,
 }
 
+/// What channels are multiplied by, what is added, and the range of the results.
+#[derive(Debug, Clone)]
+pub struct AffineChannels {
+    /// The factor of each channel.
+    pub factors: Vec<f32>,
+    /// The shift of each channel.
+    pub shifts: Vec<f32>,
+    /// Minimum and maximum.
+    pub range: [f32; 2],
+}
+
 /// The bytes of two tensors of the same size.
 type PairBytes<'a> = [&'a [u8]; 2];
 
@@ -248,6 +259,23 @@ compiled! {
                 #[expect(clippy::cast_precision_loss, reason = "nine bits")]
                 let number = of.0.read(*byte) as f32 * factors[0];
                 let number = if number < 0.0 { number * slope } else { number };
+                *to = of.1.write(number * factors[1]);
+            }
+        }
+    }
+}
+
+compiled! {
+    fn affine(factors: [f32; 2], of: (ByteReader, ByteWriter), channels: &AffineChannels, from: &[u8], to: &mut [u8]) {
+        let [least, most] = channels.range;
+        let row = channels.factors.len();
+        let rows = from.chunks_exact(row);
+        for (to, from) in to.chunks_exact_mut(row).zip(rows) {
+            let channels = channels.factors.iter().zip(&channels.shifts);
+            for ((to, byte), (factor, shift)) in to.iter_mut().zip(from).zip(channels) {
+                #[expect(clippy::cast_precision_loss, reason = "nine bits")]
+                let number = of.0.read(*byte) as f32 * factors[0];
+                let number = number.mul_add(*factor, *shift).max(least).min(most);
                 *to = of.1.write(number * factors[1]);
             }
         }
@@ -374,6 +402,29 @@ impl Grid {
 }
 
 impl Grid {
+    /// Multiplies numbers by the factors of their channels, adds shifts and clamps, from this grid to
+    /// another.
+    pub fn affine(
+        self,
+        cpu: Cpu,
+        (to, range): (Self, IntegerRange),
+        channels: &AffineChannels,
+        input: &[u8],
+        output: &mut [u8],
+        split: Split,
+    ) -> Result<(), String> {
+        let of = (self.reader()?, to.writer(range)?);
+        let row = channels.factors.len();
+        check_length("the shifts", channels.shifts.len(), &[row])?;
+        check_rows(row, input, output)?;
+        let factors = [self.scale, to.scale.recip()];
+        split.rows(output, row, row * ROUNDING_COST, |first, to| {
+            let from = &input[first * row..][..to.len()];
+            affine(cpu, factors, of, channels, from, to);
+        });
+        Ok(())
+    }
+
     /// Multiplies negative numbers by the slopes of their channels, from this grid to another.
     pub fn sloped(
         self,
@@ -386,12 +437,7 @@ impl Grid {
     ) -> Result<(), String> {
         let of = (self.reader()?, to.writer(range)?);
         let row = slopes.len();
-        check_length("the input", input.len(), &[output.len()])?;
-        check_length(
-            "the input",
-            input.len(),
-            &[input.len().checked_div(row).unwrap_or(0), row],
-        )?;
+        check_rows(row, input, output)?;
         let factors = [self.scale, to.scale.recip()];
         split.rows(output, row, row * ROUNDING_COST, |first, to| {
             let from = &input[first * row..][..to.len()];
@@ -399,6 +445,13 @@ impl Grid {
         });
         Ok(())
     }
+}
+
+/// Fails unless both tensors have the same number of rows of this length.
+fn check_rows(row: usize, input: &[u8], output: &[u8]) -> Result<(), String> {
+    check_length("the input", input.len(), &[output.len()])?;
+    let rows = input.len().checked_div(row).unwrap_or(0);
+    check_length("the input", input.len(), &[rows, row])
 }
 
 /// Clamps bytes to a range of their integers.

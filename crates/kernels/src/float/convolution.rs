@@ -136,8 +136,8 @@ impl FloatConvolution {
         match &self.kernel {
             ConvolutionKernel::Depthwise(depthwise) => {
                 let row = placed.output[1] * outputs;
-                // A multiplication here takes about twice as long as in a matrix product.
-                let cost = row * self.window.taps() * 2;
+                // A multiplication here takes about four times as long as in a matrix product.
+                let cost = row * self.window.taps() * 4;
                 split.rows(output, row, cost, |first, rows| {
                     depthwise.rows(placed, input, self.range, [first, row], added, rows);
                     self.finish(0, rows);

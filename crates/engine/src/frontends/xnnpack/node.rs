@@ -200,7 +200,8 @@ impl XnnpackLowering<'_> {
                 let product = |lowering: &mut Self, [input, filter]: [OutletId; 2], bias| {
                     lowering.conv(conv, input, filter, bias)
                 };
-                Ok(self.bytes_conv(conv, node.clamp)?
+                Ok(self.scaled_channels(conv, node.clamp)?
+                    || self.bytes_conv(conv, node.clamp)?
                     || self.integer_product(values, conv.bias, node.clamp, product)?)
             }
             NodeKind::FullyConnected {

@@ -9,10 +9,10 @@ use super::bytes::{clamp_range, elementwise_kernel};
 use super::{Held, XnnpackLowering, constant, effective_clamp, grid};
 use crate::graph::kernel::Kernel;
 use crate::graph::pool::computed;
-use pkgtool_kernels::bytes::elementwise::Grid;
+use pkgtool_kernels::bytes::elementwise::{AffineChannels, Grid};
 use pkgtool_kernels::bytes::table::ByteTable;
 use pkgtool_kernels::{Cpu, Split};
-use pkgtool_model::executorch::xnnpack::{BinaryKind, Datatype, UnaryKind};
+use pkgtool_model::executorch::xnnpack::{BinaryKind, Conv, ConvKind, Datatype, UnaryKind};
 
 /// Real numbers that are a function of bytes.
 #[derive(Debug, Clone)]
@@ -31,6 +31,8 @@ enum FunctionResult {
     Numbers(Vec<f32>),
     /// The number on the grid, multiplied by the slope of its channel if it is negative.
     Sloped(Vec<f32>),
+    /// The number on the grid, multiplied by the factor of its channel and shifted.
+    Affine(AffineChannels),
 }
 
 impl ByteFunction {
@@ -70,7 +72,7 @@ impl ByteFunction {
                 };
                 let mut tensor = tensor1(numbers);
                 function.0.eval_in_place(&mut tensor, None)?;
-                *numbers = tensor.try_as_plain_ram()?.as_slice::<f32>()?.to_vec();
+                *numbers = floats(&tensor)?;
             }
         }
         Ok(Some(self))
@@ -96,18 +98,21 @@ impl ByteFunction {
         Some(self)
     }
 
-    /// Multiplies negative numbers by the slope of their channel. `None` if other functions came before.
-    fn sloped(mut self, slopes: &[f32]) -> TractResult<Option<Self>> {
-        let FunctionResult::Numbers(numbers) = &self.result else {
-            return Ok(None);
-        };
-        let FunctionResult::Numbers(plain) = Self::of_grid(self.bytes, self.grid)?.result else {
-            return Ok(None);
-        };
-        if *numbers != plain {
+    /// Returns whether the numbers are those on the grid.
+    fn is_plain(&self) -> TractResult<bool> {
+        let plain = Self::of_grid(self.bytes, self.grid)?.result;
+        Ok(match (&self.result, plain) {
+            (FunctionResult::Numbers(numbers), FunctionResult::Numbers(plain)) => *numbers == plain,
+            _ => false,
+        })
+    }
+
+    /// Applies a function of each channel. `None` if other functions came before.
+    fn by_channel(mut self, result: FunctionResult) -> TractResult<Option<Self>> {
+        if !self.is_plain()? {
             return Ok(None);
         }
-        self.result = FunctionResult::Sloped(slopes.to_vec());
+        self.result = result;
         Ok(Some(self))
     }
 
@@ -117,8 +122,10 @@ impl ByteFunction {
         else {
             return Some(self);
         };
-        let FunctionResult::Numbers(numbers) = &mut self.result else {
-            return None;
+        let numbers = match &mut self.result {
+            FunctionResult::Numbers(numbers) => numbers.as_mut_slice(),
+            FunctionResult::Affine(channels) => &mut channels.range,
+            FunctionResult::Sloped(_) => return None,
         };
         for x in numbers {
             *x = x.clamp(least, most);
@@ -156,20 +163,59 @@ impl XnnpackLowering<'_> {
         let found = match self.byte_function(b)? {
             Some(right) if right.bytes == left.bytes => match right.result {
                 FunctionResult::Numbers(numbers) => left.with(kind, &numbers),
-                FunctionResult::Sloped(_) => None,
+                FunctionResult::Sloped(_) | FunctionResult::Affine(_) => None,
             },
             Some(_) => None,
             None => match self.row_of_numbers(b)? {
                 Some(row) if row.len() == 1 => left.with(kind, &row),
-                Some(row) if kind == BinaryKind::PRelu => {
-                    let shape = self.builder.shape(left.bytes)?;
-                    let is_row = shape.last().is_some_and(|last| *last == row.len().to_dim());
-                    if is_row { left.sloped(&row)? } else { None }
+                Some(row)
+                    if kind == BinaryKind::PRelu && self.has_channels(left.bytes, row.len())? =>
+                {
+                    left.by_channel(FunctionResult::Sloped(row))?
                 }
                 _ => None,
             },
         };
         self.write_function(found, output, clamp)
+    }
+
+    /// Remembers the result of a convolution that scales and shifts the channels of bytes, as a normalisation does.
+    pub(super) fn scaled_channels(
+        &mut self,
+        conv: &Conv,
+        clamp: Option<(f32, f32)>,
+    ) -> TractResult<bool> {
+        let is_pixelwise = conv.kernel == [1, 1] && conv.stride == [1, 1] && conv.padding == [0; 4];
+        let is_scale = is_pixelwise
+            && conv.kind != ConvKind::Transposed
+            && [conv.group_input_channels, conv.group_output_channels] == [1, 1];
+        let count = usize::try_from(conv.groups)?;
+        let input = match self.byte_function(conv.input)? {
+            Some(input) if is_scale && self.has_channels(input.bytes, count)? => input,
+            _ => return Ok(false),
+        };
+        let numbers = |id: u32| {
+            let value = self.value(id);
+            if value.data.is_none() || value.datatype != Datatype::Fp32 {
+                return Ok(None);
+            }
+            let numbers = floats(&*constant::read(self.weights, value)?)?;
+            TractResult::Ok(Some(numbers).filter(|numbers| numbers.len() == count))
+        };
+        let shifts = match conv.bias {
+            Some(bias) => numbers(bias)?,
+            None => Some(vec![0.0; count]),
+        };
+        let (Some(factors), Some(shifts)) = (numbers(conv.filter)?, shifts) else {
+            return Ok(false);
+        };
+        let channels = AffineChannels {
+            factors,
+            shifts,
+            range: [f32::NEG_INFINITY, f32::INFINITY],
+        };
+        let found = input.by_channel(FunctionResult::Affine(channels))?;
+        self.write_function(found, conv.output, clamp)
     }
 
     /// Returns a value as a function of bytes, if it is one.
@@ -193,8 +239,7 @@ impl XnnpackLowering<'_> {
         {
             return Ok(None);
         }
-        let tensor = constant::read(self.weights, value)?;
-        Ok(Some(tensor.try_as_plain_ram()?.as_slice::<f32>()?.to_vec()))
+        Ok(Some(floats(&*constant::read(self.weights, value)?)?))
     }
 
     /// Writes a function of bytes as bytes. A real output is only remembered, because a later node may read it as
@@ -214,7 +259,7 @@ impl XnnpackLowering<'_> {
             }
             return Ok(false);
         };
-        let (cpu, range) = (Cpu::chosen(), clamp_range(to, clamp));
+        let (cpu, range, from) = (Cpu::chosen(), clamp_range(to, clamp), found.grid);
         let outlet = match found.result {
             FunctionResult::Numbers(numbers) => {
                 let mut results = [0; 256];
@@ -227,19 +272,44 @@ impl XnnpackLowering<'_> {
                 elementwise_kernel(self.builder, "TableOfBytes", &[found.bytes], work)?
             }
             FunctionResult::Sloped(slopes) => {
-                let from = found.grid;
-                let shape = self.builder.shape(found.bytes)?;
-                let kernel =
-                    Kernel::new("SlopesOfBytes", tvec!(u8::fact(&*shape)), move |inputs| {
-                        let work = |bytes: &[&[u8]], output: &mut [u8], split| {
-                            from.sloped(cpu, (to, range), &slopes, bytes[0], output, split)
-                        };
-                        Ok(tvec!(computed(inputs[0].shape(), inputs, work)?))
-                    });
-                self.builder.wire(kernel, &[found.bytes])?
+                let work = move |bytes: &[&[u8]], output: &mut [u8], split| {
+                    from.sloped(cpu, (to, range), &slopes, bytes[0], output, split)
+                };
+                self.by_channel("SlopesOfBytes", found.bytes, work)?
+            }
+            FunctionResult::Affine(channels) => {
+                let work = move |bytes: &[&[u8]], output: &mut [u8], split| {
+                    from.affine(cpu, (to, range), &channels, bytes[0], output, split)
+                };
+                self.by_channel("ScaledBytes", found.bytes, work)?
             }
         };
         self.held.insert(output, Held::Bytes(outlet));
         Ok(true)
     }
+
+    /// Returns whether the last dimension has this size.
+    fn has_channels(&self, bytes: OutletId, count: usize) -> TractResult<bool> {
+        let shape = self.builder.shape(bytes)?;
+        Ok(shape.last().is_some_and(|last| *last == count.to_dim()))
+    }
+
+    /// Adds an operator on bytes whose channels are last.
+    fn by_channel(
+        &mut self,
+        name: &'static str,
+        bytes: OutletId,
+        work: impl Fn(&[&[u8]], &mut [u8], Split) -> Result<(), String> + Send + Sync + 'static,
+    ) -> TractResult<OutletId> {
+        let shape = self.builder.shape(bytes)?;
+        let kernel = Kernel::new(name, tvec!(u8::fact(&*shape)), move |inputs| {
+            Ok(tvec!(computed(inputs[0].shape(), inputs, &work)?))
+        });
+        self.builder.wire(kernel, &[bytes])
+    }
+}
+
+/// Returns the numbers of a tensor.
+fn floats(tensor: &Tensor) -> TractResult<Vec<f32>> {
+    Ok(tensor.try_as_plain_ram()?.as_slice::<f32>()?.to_vec())
 }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::{bytes, number, numbers, on_threads, signs};
 use crate::Cpu;
 use crate::bytes::Sign;
-use crate::bytes::elementwise::{FixedSum, Grid, IntegerRange, PairGrids, clamp};
+use crate::bytes::elementwise::{AffineChannels, FixedSum, Grid, IntegerRange, PairGrids, clamp};
 use crate::bytes::real::{RealOperation, extent};
 use crate::bytes::table::ByteTable;
 
@@ -242,6 +242,32 @@ proptest! {
                 assert!(output == expected, "{:?} differs", cpu.level());
                 assert!(from.0.sloped(cpu, to, &slopes, &[0; 400], &mut output, split).is_err());
                 assert!(input.is_empty() || from.0.sloped(cpu, to, &[], &input, &mut output, split).is_err());
+            });
+        }
+    }
+
+    #[test]
+    fn scales_of_channels_are_exact(
+        from in grids(), to in grids(), rows in 0_usize..9, factors in prop::collection::vec(-2.0_f32..2.0, 1..40), seed: u64,
+    ) {
+        let input = bytes(seed, rows * factors.len());
+        let inverse = to.0.scale.recip();
+        let shifts: Vec<f32> = factors.iter().map(|factor| factor - 1.0).collect();
+        let channels = AffineChannels { factors: factors.clone(), shifts, range: [0.0, 1.5] };
+        let expected = input.iter().zip(channels.factors.iter().zip(&channels.shifts).cycle()).map(|(from_byte, (factor, shift))| {
+            #[expect(clippy::cast_precision_loss, reason = "numbers of nine bits")]
+            let number = steps(from.0, *from_byte) as f32 * from.0.scale;
+            byte(to, number.mul_add(*factor, *shift).clamp(0.0, 1.5) * inverse, false)
+        });
+        let expected: Vec<u8> = expected.collect();
+        let others = AffineChannels { shifts: vec![], ..channels.clone() };
+        for cpu in Cpu::all() {
+            on_threads(|split| {
+                let mut output = vec![7; input.len()];
+                from.0.affine(cpu, to, &channels, &input, &mut output, split).expect("bytes");
+                assert!(output == expected, "{:?} differs", cpu.level());
+                assert!(from.0.affine(cpu, to, &channels, &[0; 400], &mut output, split).is_err());
+                assert!(from.0.affine(cpu, to, &others, &input, &mut output, split).is_err());
             });
         }
     }
