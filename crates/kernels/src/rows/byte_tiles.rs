@@ -16,6 +16,7 @@ macro_rules! byte_tiles {
             output: &mut [PanelLanes<f32>; M],
         ) {
             let (groups, octets) = (work.sizes.groups(), work.sizes.octets());
+            let pairs = octets * pairs_of_octet::<FOUR>();
             let offset = offset(work.bits);
             let of_rows = &rows.steps[row..row + M];
             let mut zeros = [ints(0); M];
@@ -36,7 +37,7 @@ macro_rules! byte_tiles {
                 let mut sums = [[ints(0); N]; M];
                 for m in 0..M {
                     let at = (row + m) * groups + group;
-                    inputs[m] = &rows.octets[at * octets..(at + 1) * octets];
+                    inputs[m] = &rows.pairs[at * pairs..(at + 1) * pairs];
                     sums[m] = [ints(rows.sums[at].wrapping_mul(-offset)); N];
                 }
                 let at = panel * groups + group;
@@ -80,6 +81,28 @@ macro_rules! byte_tiles {
 }
 pub(super) use byte_tiles;
 
+/// Defines the inputs of dot products that multiply bytes.
+macro_rules! inputs_of_bytes {
+    ($(#[$attribute:meta])*) => {
+        /// Four inputs.
+        type Signed = Ints;
+
+        /// Returns the number of pairs of integers that eight inputs are packed into.
+        const fn pairs_of_octet<const FOUR: bool>() -> usize {
+            1
+        }
+
+        /// Returns eight inputs of a row.
+        #[inline]
+        $(#[$attribute])*
+        fn inputs_of<const FOUR: bool>(row: &[[i32; 2]], octet: usize) -> [Signed; 2] {
+            let [a, b] = row[octet];
+            [ints(a), ints(b)]
+        }
+    };
+}
+pub(super) use inputs_of_bytes;
+
 /// Defines the sums of tiles by dot products.
 macro_rules! row_dot_products {
     ($(#[$attribute:meta])*) => {
@@ -88,10 +111,10 @@ macro_rules! row_dot_products {
         $(#[$attribute])*
         fn equally_long<const M: usize>(
             mut inputs: [&[[i32; 2]]; M],
-            octets: usize,
+            pairs: usize,
         ) -> [&[[i32; 2]]; M] {
             for m in 0..M {
-                inputs[m] = &inputs[m][..octets];
+                inputs[m] = &inputs[m][..pairs];
             }
             inputs
         }
@@ -109,7 +132,7 @@ macro_rules! row_dot_products {
             let mut others = [[ints(0); N]; M];
             let (pairs, _) = steps.as_chunks::<2>();
             let octets = if FOUR { steps.len() } else { pairs.len() };
-            let inputs = equally_long(inputs, octets);
+            let inputs = equally_long(inputs, octets * pairs_of_octet::<FOUR>());
             for octet in 0..octets {
                 let (mut first, mut second) = ([ints(0); N], [ints(0); N]);
                 for n in 0..N {
@@ -123,8 +146,7 @@ macro_rules! row_dot_products {
                     }
                 }
                 for m in 0..M {
-                    let [a, b] = inputs[m][octet];
-                    let (a, b) = (ints(a), ints(b));
+                    let [a, b] = inputs_of::<FOUR>(inputs[m], octet);
                     for n in 0..N {
                         if FOUR {
                             sums[m][n] = dot_small(sums[m][n], first[n], a);

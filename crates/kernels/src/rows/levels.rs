@@ -221,6 +221,8 @@ macro_rules! narrow {
 #[cfg(target_arch = "x86_64")]
 macro_rules! byte_dots {
     ($(#[$attribute:meta])* $dot:ident) => {
+        crate::rows::byte_tiles::inputs_of_bytes!($(#[$attribute])*);
+
         #[inline]
         $(#[$attribute])*
         fn dot(sum: Ints, unsigned: Ints, signed: Ints) -> Ints {
@@ -237,28 +239,44 @@ macro_rules! byte_dots {
 
 /// Defines a sum plus four products of bytes, by 16-bit products.
 ///
-/// Even and odd bytes are widened, multiplied and added in pairs, without saturation. Unsigned
-/// bytes up to 15 need no widening: the sum of two products fits into 16 bits.
+/// Even and odd bytes are widened, multiplied and added in pairs, without saturation; the inputs are
+/// stored that way. Unsigned bytes up to 15 need no widening: the sum of two products fits into 16
+/// bits.
 #[cfg(target_arch = "x86_64")]
 macro_rules! pair_dots {
     (
-        $(#[$attribute:meta])* $and:ident $set:ident $left:ident $right:ident $unsigned_right:ident,
+        $(#[$attribute:meta])* $and:ident $set:ident $right:ident,
         $pairs:ident $byte_pairs:ident $add:ident
     ) => {
+        /// Four inputs: the even and the odd ones in 16 bits, or all in the first register.
+        type Signed = [Ints; 2];
+
+        /// Returns the number of pairs of integers that eight inputs are packed into.
+        const fn pairs_of_octet<const FOUR: bool>() -> usize {
+            if FOUR { 1 } else { 2 }
+        }
+
+        /// Returns eight inputs of a row.
         #[inline]
         $(#[$attribute])*
-        fn dot(sum: Ints, unsigned: Ints, signed: Ints) -> Ints {
-            let even = $pairs(
-                $and(unsigned, $set(255)),
-                $right::<8>($left::<8>(signed)),
-            );
-            let odd = $pairs($unsigned_right::<8>(unsigned), $right::<8>(signed));
-            $add(sum, $add(even, odd))
+        fn inputs_of<const FOUR: bool>(row: &[[i32; 2]], octet: usize) -> [Signed; 2] {
+            if FOUR {
+                return row[octet].map(|four| [ints(four); 2]);
+            }
+            let [first, second] = [row[2 * octet], row[2 * octet + 1]];
+            [first.map(|pair| ints(pair)), second.map(|pair| ints(pair))]
         }
 
         #[inline]
         $(#[$attribute])*
-        fn dot_small(sum: Ints, unsigned: Ints, signed: Ints) -> Ints {
+        fn dot(sum: Ints, unsigned: Ints, [even, odd]: Signed) -> Ints {
+            let sum = $add(sum, $pairs($and(unsigned, $set(255)), even));
+            $add(sum, $pairs($right::<8>(unsigned), odd))
+        }
+
+        #[inline]
+        $(#[$attribute])*
+        fn dot_small(sum: Ints, unsigned: Ints, [signed, _]: Signed) -> Ints {
             let pairs = $byte_pairs(unsigned, signed);
             $add(sum, $pairs(pairs, $set(1)))
         }
@@ -279,7 +297,7 @@ mod avx512 {
     wide!(#[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]);
     pair_dots!(
         #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
-        _mm512_and_si512 _mm512_set1_epi16 _mm512_slli_epi16 _mm512_srai_epi16 _mm512_srli_epi16,
+        _mm512_and_si512 _mm512_set1_epi16 _mm512_srli_epi16,
         _mm512_madd_epi16 _mm512_maddubs_epi16 _mm512_add_epi32
     );
 }
@@ -298,7 +316,7 @@ mod avx2 {
     narrow!(#[target_feature(enable = "avx2,fma")]);
     pair_dots!(
         #[target_feature(enable = "avx2,fma")]
-        _mm256_and_si256 _mm256_set1_epi16 _mm256_slli_epi16 _mm256_srai_epi16 _mm256_srli_epi16,
+        _mm256_and_si256 _mm256_set1_epi16 _mm256_srli_epi16,
         _mm256_madd_epi16 _mm256_maddubs_epi16 _mm256_add_epi32
     );
 }
@@ -308,6 +326,7 @@ mod plain {
     type Ints = [i32; LANES];
     type Floats = [f32; LANES];
 
+    crate::rows::byte_tiles::inputs_of_bytes!();
     crate::rows::loops::loops!(1, 4, 4, dot_products);
 
     fn ints(x: i32) -> Ints {

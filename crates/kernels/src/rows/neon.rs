@@ -14,6 +14,7 @@ macro_rules! of_128_bits {
             type Floats = float32x4_t;
             const LANES: usize = 4;
 
+            crate::rows::byte_tiles::inputs_of_bytes!(#[target_feature(enable = $features)]);
             crate::rows::loops::loops!(
                 #[target_feature(enable = $features)]
                 6,

@@ -118,7 +118,12 @@ impl QuantizedRowProduct {
     ) -> Result<(), String> {
         self.0.check(rows, input, output)?;
         let sizes = self.0.sizes;
-        let quantized = Quantized::of(self.0.cpu, input, sizes.inputs, sizes.group, split);
+        let quantized = Quantized::of(
+            (self.0.cpu, self.0.bits),
+            input,
+            [sizes.inputs, sizes.group],
+            split,
+        );
         let inputs = Inputs::Rounded(&quantized);
         self.0.run(rows, inputs, output, split);
         Ok(())

@@ -5,6 +5,8 @@
     reason = "only inlined code is compiled with the caller's instructions"
 )]
 
+use super::panels::Bits;
+use crate::cpu::Level;
 use crate::simd::compiled;
 use crate::{Cpu, Split};
 
@@ -103,10 +105,11 @@ fn extremes(row: &[f32]) -> (f32, f32) {
 /// Quantised rows, in the order in which kernels read them.
 ///
 /// Each group of a row is padded with zeros to a multiple of eight. Four inputs are packed into one
-/// integer, the first one in its lowest bits.
+/// integer, the first one in its lowest bits; or the first and the third into one integer, the second
+/// and the fourth into the next.
 pub(super) struct Quantized {
-    /// Units of eight inputs, row after row.
-    pub(super) octets: Vec<[i32; 2]>,
+    /// Units of eight inputs, or halves of them, row after row.
+    pub(super) pairs: Vec<[i32; 2]>,
     /// Sums of the inputs of each group, row after row.
     pub(super) sums: Vec<i32>,
     /// Quantisation of each row.
@@ -115,25 +118,32 @@ pub(super) struct Quantized {
 
 impl Quantized {
     /// Quantises rows of this many inputs; `group` divides the inputs.
-    pub(super) fn of(cpu: Cpu, input: &[f32], inputs: usize, group: usize, split: Split) -> Self {
+    pub(super) fn of(
+        (cpu, bits): (Cpu, Bits),
+        input: &[f32],
+        [inputs, group]: [usize; 2],
+        split: Split,
+    ) -> Self {
         let rows = input.len() / inputs;
         let groups = inputs / group;
-        let octets = groups * group.div_ceil(8);
+        let is_wide = bits == Bits::Eight && matches!(cpu.level(), Level::Avx2 | Level::Avx512);
+        let pairs = groups * group.div_ceil(8) * if is_wide { 2 } else { 1 };
         let mut quantized = Self {
-            octets: vec![[0; 2]; rows * octets],
+            pairs: vec![[0; 2]; rows * pairs],
             sums: vec![0; rows * groups],
             steps: vec![RowQuantization::default(); rows],
         };
         let places = quantized
-            .octets
-            .chunks_exact_mut(octets)
+            .pairs
+            .chunks_exact_mut(pairs)
             .zip(quantized.sums.chunks_exact_mut(groups))
             .zip(&mut quantized.steps);
         let rows = places.zip(input.chunks_exact(inputs));
         let mut rows: Vec<QuantizeRow<'_>> = rows
-            .map(|(((octets, sums), steps), input)| QuantizeRow {
+            .map(|(((pairs, sums), steps), input)| QuantizeRow {
                 input,
-                octets,
+                pairs,
+                is_wide,
                 sums,
                 steps,
             })
@@ -150,7 +160,8 @@ impl Quantized {
 /// A row and its output.
 pub(super) struct QuantizeRow<'a> {
     input: &'a [f32],
-    octets: &'a mut [[i32; 2]],
+    pairs: &'a mut [[i32; 2]],
+    is_wide: bool,
     sums: &'a mut [i32],
     steps: &'a mut RowQuantization,
 }
@@ -159,16 +170,27 @@ compiled! {
     fn rounded(row: &mut QuantizeRow<'_>, group: usize) {
         *row.steps = RowQuantization::of(row.input);
         let groups = row.input.chunks_exact(group);
-        let octets = row.octets.chunks_exact_mut(group.div_ceil(8));
-        for ((input, octets), sum) in groups.zip(octets).zip(&mut *row.sums) {
-            *sum = group_of(*row.steps, input, octets);
+        let octets = group.div_ceil(8);
+        let sums = row.sums.iter_mut();
+        if row.is_wide {
+            let (pairs, _) = row.pairs.as_chunks_mut::<2>();
+            let places = groups.zip(pairs.chunks_exact_mut(octets)).zip(sums);
+            places.for_each(|((input, pairs), sum)| *sum = group_of(*row.steps, input, pairs, pack_wide));
+        } else {
+            let places = groups.zip(row.pairs.chunks_exact_mut(octets)).zip(sums);
+            places.for_each(|((input, pairs), sum)| *sum = group_of(*row.steps, input, pairs, pack_octet));
         }
     }
 }
 
 /// Writes a group of a row and returns its sum.
 #[inline(always)]
-fn group_of(steps: RowQuantization, input: &[f32], octets: &mut [[i32; 2]]) -> i32 {
+fn group_of<T>(
+    steps: RowQuantization,
+    input: &[f32],
+    octets: &mut [T],
+    pack: impl Fn([i32; 8]) -> T,
+) -> i32 {
     let zero = steps.zero();
     let (eights, rest) = input.as_chunks::<8>();
     let mut sums = [0_i32; 8];
@@ -178,7 +200,7 @@ fn group_of(steps: RowQuantization, input: &[f32], octets: &mut [[i32; 2]]) -> i
         for (sum, place) in sums.iter_mut().zip(places) {
             *sum = sum.wrapping_add(place);
         }
-        *octet = pack_octet(places);
+        *octet = pack(places);
     }
     if let [octet] = last {
         let mut places = [0; 8];
@@ -188,7 +210,7 @@ fn group_of(steps: RowQuantization, input: &[f32], octets: &mut [[i32; 2]]) -> i
         for (sum, place) in sums.iter_mut().zip(places) {
             *sum = sum.wrapping_add(place);
         }
-        *octet = pack_octet(places);
+        *octet = pack(places);
     }
     sums.iter().fold(0, |all, sum| all.wrapping_add(*sum))
 }
@@ -207,5 +229,15 @@ fn pack_octet(x: [i32; 8]) -> [i32; 2] {
     [
         four([x[0], x[1], x[2], x[3]]),
         four([x[4], x[5], x[6], x[7]]),
+    ]
+}
+
+/// Packs eight 8-bit numbers into pairs of 16 bits: the even and the odd ones of each four.
+#[inline(always)]
+fn pack_wide(x: [i32; 8]) -> [[i32; 2]; 2] {
+    let pair = |a: i32, b: i32| (a & 0xffff) | (b << 16);
+    [
+        [pair(x[0], x[2]), pair(x[1], x[3])],
+        [pair(x[4], x[6]), pair(x[5], x[7])],
     ]
 }
