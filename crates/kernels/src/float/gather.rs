@@ -1,11 +1,20 @@
 //! Locates the inputs of a convolution's windows: slices of the input, and zeros outside of it.
 
+use std::borrow::Cow;
+
 use super::Channels;
 use crate::window::{Window, WindowPositions};
 
 /// Number of input channels below which the taps of a window's row are read as one: locating a tap takes as long as
 /// multiplying some dozens of channels.
 const MERGE_BELOW_CHANNELS: usize = 256;
+
+/// Minimum number of windows in a row for each column of a window. If there are fewer, so many reach over the border that
+/// copying the image takes less time than assembling them.
+const MIN_WINDOWS_PER_TAP: usize = 4;
+
+/// Maximum width of a copied image, in widths of the image.
+const MAX_PADDED_WIDTHS: usize = 4;
 
 /// How the taps of a convolution's windows are read.
 #[derive(Debug, Clone, Copy)]
@@ -21,16 +30,20 @@ pub(super) struct WindowTaps {
 
 /// An input, with zeros for its padding.
 pub(super) struct GatherSource<'a> {
-    placed: &'a WindowPositions,
-    input: &'a [f32],
+    placed: WindowPositions,
+    input: Cow<'a, [f32]>,
     /// As many zeros as a tap has elements.
     zeros: Vec<f32>,
 }
 
 impl<'a> GatherSource<'a> {
     /// Prepares an input, whose length was checked.
-    pub(super) fn new(taps: &WindowTaps, placed: &'a WindowPositions, input: &'a [f32]) -> Self {
+    pub(super) fn new(taps: &WindowTaps, placed: &WindowPositions, input: &'a [f32]) -> Self {
         let zeros = vec![0.0; taps.run];
+        let (placed, input) = match taps.padded(placed, input) {
+            Some((placed, padded)) => (placed, Cow::Owned(padded)),
+            None => (*placed, Cow::Borrowed(input)),
+        };
         Self {
             placed,
             input,
@@ -69,6 +82,34 @@ impl WindowTaps {
         window
     }
 
+    /// Copies images into columns of zeros, if many of their merged windows reach over the border.
+    fn padded(
+        &self,
+        placed: &WindowPositions,
+        input: &[f32],
+    ) -> Option<(WindowPositions, Vec<f32>)> {
+        let ([height, width], left) = (placed.input, placed.before[1]);
+        let (columns, kernel) = (placed.output[1], self.window.kernel[1]);
+        let padded = (columns.saturating_sub(1)).saturating_mul(self.window.stride[1]) + kernel;
+        let is_narrow = columns < MIN_WINDOWS_PER_TAP * kernel && padded > width;
+        let is_small = left <= padded && padded <= width.saturating_mul(MAX_PADDED_WIDTHS);
+        if !self.merged || !is_narrow || !is_small {
+            return None;
+        }
+        let mut all = vec![0.0; placed.batch * height * padded * self.channels];
+        let read = width.min(padded.saturating_sub(left)) * self.channels;
+        let lines = all.chunks_exact_mut(padded * self.channels);
+        for (to, from) in lines.zip(input.chunks_exact(width * self.channels)) {
+            to[left * self.channels..][..read].copy_from_slice(&from[..read]);
+        }
+        let placed = WindowPositions {
+            input: [height, padded],
+            before: [placed.before[0], 0],
+            ..*placed
+        };
+        Some((placed, all))
+    }
+
     /// Writes the input slices for output pixels starting at `first` into `slices`, in the order of
     /// [`super::tile::Strip`].
     ///
@@ -82,7 +123,7 @@ impl WindowTaps {
         scratch: &'a mut Vec<f32>,
         slices: &mut Vec<&'a [f32]>,
     ) {
-        let placed = source.placed;
+        let placed = &source.placed;
         let [height, width] = placed.input;
         if placed.is_pixelwise(self.window) {
             let from = &source.input[first * self.channels + channel..];
