@@ -146,10 +146,14 @@ impl RowPanels {
                 packed.scales[at][lane] = scale;
                 let steps = &mut packed.steps[at * per_group..(at + 1) * per_group];
                 let mut sum = 0;
-                for input in 0..sizes.group {
-                    let weight = weight(output, group * sizes.group + input);
-                    sum += i32::from(weight);
-                    write_weight(bits, steps, [lane, input], weight);
+                for (octet, first) in (0..sizes.group).step_by(8).enumerate() {
+                    let mut weights = [0; 8];
+                    let count = (sizes.group - first).min(8);
+                    for (input, to) in weights[..count].iter_mut().enumerate() {
+                        *to = weight(output, group * sizes.group + first + input);
+                    }
+                    sum += weights.iter().map(|weight| i32::from(*weight)).sum::<i32>();
+                    write_octet(bits, steps, [lane, octet], weights);
                 }
                 if groups == 1 {
                     packed.sums[panel][lane] = sum;
@@ -174,20 +178,25 @@ impl RowPanels {
     }
 }
 
-/// Writes a weight of a group.
-fn write_weight(bits: Bits, steps: &mut [PanelStep], [lane, input]: [usize; 2], weight: i8) {
+/// Writes eight weights of a group.
+fn write_octet(bits: Bits, steps: &mut [PanelStep], [lane, octet]: [usize; 2], weights: [i8; 8]) {
     match bits {
         Bits::Four => {
-            let byte = &mut steps[input / 8].0[4 * lane + input % 4];
-            let value = weight.clamp(-8, 7).cast_unsigned().wrapping_add(8) & 15;
-            *byte = if input % 8 < 4 {
-                *byte & 0xf0 | value
-            } else {
-                *byte & 0x0f | value << 4
-            };
+            let weights = weights.map(|weight| (weight.clamp(-8, 7) + 8).cast_unsigned());
+            let (low, high) = weights.split_at(4);
+            let bytes = steps[octet].0[4 * lane..][..4].iter_mut();
+            for (byte, (low, high)) in bytes.zip(low.iter().zip(high)) {
+                *byte = low | high << 4;
+            }
         }
         Bits::Eight => {
-            steps[input / 4].0[4 * lane + input % 4] = weight.cast_unsigned() ^ 0x80;
+            for (step, weights) in steps[2 * octet..]
+                .iter_mut()
+                .zip(weights.as_chunks::<4>().0)
+            {
+                step.0[4 * lane..][..4]
+                    .copy_from_slice(&weights.map(|weight| weight.cast_unsigned() ^ 0x80));
+            }
         }
     }
 }

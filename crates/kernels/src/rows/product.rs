@@ -1,5 +1,7 @@
 //! Products of float32 rows with packed low-bit weights.
 
+use std::fmt;
+
 use super::super::{Cpu, Split};
 use super::levels::panels;
 use super::panels::{Bits, MatrixSizes, PANEL, PanelLanes, RowPanels};
@@ -146,6 +148,12 @@ impl QuantizedRowProduct {
 pub struct FloatRowProduct {
     packed: PackedRows,
     zeros: Vec<PanelLanes<u8>>,
+}
+
+impl fmt::Debug for FloatRowProduct {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FloatRowProduct({:?})", self.packed.sizes)
+    }
 }
 
 impl FloatRowProduct {

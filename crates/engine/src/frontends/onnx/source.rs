@@ -104,6 +104,7 @@ impl ModelSource {
         quantised::fuse(&mut proto, &load);
         repair(&mut proto);
         scaled::expand_attributes(&mut proto);
+        operators::packed::hold_weights(&mut proto);
         names::make_names_unique(&mut proto);
         Ok(Self {
             library,

@@ -13,7 +13,7 @@ mod indices;
 mod linear;
 mod linear_attention;
 mod one_hot;
-mod packed;
+pub(super) mod packed;
 mod pad;
 mod repeat;
 mod resize;

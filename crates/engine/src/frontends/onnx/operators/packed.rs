@@ -1,20 +1,25 @@
 //! `MatMulNBits`: rows times weights of two, four or eight bits, which stay packed in memory (two
 //! bits as four).
 //!
-//! Weights whose blocks do not fill the rows, with zero points that are no integers, or with groups
-//! of their own for the inputs become float32.
+//! The nodes hold their stored weights ([`hold_weights`]), so that each is read and packed once, one
+//! after the other. Weights whose blocks do not fill the rows, with zero points that are no integers,
+//! or with groups of their own for the inputs become float32.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use tract_onnx::model::{ParsingContext, optional_inputs};
-use tract_onnx::pb::NodeProto;
+use tract_onnx::pb::{AttributeProto, ModelProto, NodeProto, TensorProto};
+use tract_onnx::tensor::load_tensor;
 use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_core::ops::einsum::EinSum;
 use tract_onnx::tract_core::ops::math::add;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::logic::wire_with_rank_broadcast;
 
-use super::super::graph::integer;
+use super::super::graph::{
+    AttributeKind, UINT8, attribute, each_graph, each_graph_mut, integer, named,
+};
 use super::indices::checked_index;
 use crate::frontends::onnx::node_operator::{
     Built, NodeOperator, Tensors, Wired, integers_of, operator, positive, stored,
@@ -26,9 +31,92 @@ use pkgtool_kernels::rows::{Bits, FloatRowProduct, MatrixSizes};
 /// The operator's name.
 pub(super) const NAME: &str = "MatMulNBits";
 
+/// The inputs that a node may hold, with the attributes that hold them.
+const HELD: [(usize, &str); 3] = [
+    (1, "pkgtool.weights"),
+    (2, "pkgtool.scales"),
+    (3, "pkgtool.zeros"),
+];
+
+/// Moves stored weights into attributes of the nodes that multiply by them packed.
+pub(crate) fn hold_weights(model: &mut ModelProto) {
+    let Some(graph) = &model.graph else { return };
+    let given: HashSet<&str> = graph.input.iter().map(|input| &*input.name).collect();
+    let stored = graph.initializer.iter();
+    let stored = stored.filter(|tensor| !given.contains(&*tensor.name));
+    let stored: HashMap<String, TensorProto> = stored
+        .map(|tensor| (tensor.name.clone(), tensor.clone()))
+        .collect();
+    let mut moved = HashSet::new();
+    each_graph_mut(model, &mut |graph| {
+        for node in graph.node.iter_mut().filter(|node| node.op_type == NAME) {
+            if is_packable(node, &stored) {
+                hold(node, &stored, &mut moved);
+            }
+        }
+    });
+    each_graph(model, &mut |graph| {
+        for name in graph.node.iter().flat_map(|node| &node.input) {
+            moved.remove(name);
+        }
+        for output in &graph.output {
+            moved.remove(&output.name);
+        }
+    });
+    if let Some(graph) = &mut model.graph {
+        graph
+            .initializer
+            .retain(|tensor| !moved.contains(&tensor.name));
+    }
+}
+
+/// Whether a node has stored weights in the form of the kernel for packed rows.
+fn is_packable(node: &NodeProto, stored: &HashMap<String, TensorProto>) -> bool {
+    let sizes = PackedProduct::of(node).map(|product| product.sizes);
+    let fits = sizes.is_ok_and(|sizes| {
+        sizes.inputs.is_multiple_of(sizes.group) && sizes.group.is_multiple_of(8)
+    });
+    let input = |at: usize| node.input.get(at).filter(|name| !name.is_empty());
+    let is_stored = |at: usize| input(at).is_some_and(|name| stored.contains_key(name));
+    let zeros = input(3).map(|name| stored.get(name).map(|zeros| zeros.data_type));
+    fits && is_stored(1)
+        && is_stored(2)
+        && input(4).is_none()
+        && matches!(zeros, None | Some(Some(UINT8)))
+}
+
+fn hold(node: &mut NodeProto, stored: &HashMap<String, TensorProto>, moved: &mut HashSet<String>) {
+    for (at, name) in HELD {
+        let Some(input) = node.input.get_mut(at) else {
+            continue;
+        };
+        let Some(tensor) = stored.get(input) else {
+            continue;
+        };
+        node.attribute.push(AttributeProto {
+            t: Some(tensor.clone()),
+            ..named(name, AttributeKind::Tensor)
+        });
+        moved.insert(std::mem::take(input));
+    }
+}
+
 /// Builds a `MatMulNBits`.
-pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
-    operator(NAME, None, PackedProduct::of(node)?)
+pub(super) fn build(context: &ParsingContext, node: &NodeProto) -> Built {
+    let mut product = PackedProduct::of(node)?;
+    let held = HELD.map(|(_, name)| {
+        let tensor = attribute(node, name).and_then(|held| held.t.as_ref());
+        let provider = context.framework.provider.as_ref();
+        tensor
+            .map(|tensor| load_tensor(provider, tensor, context.model_dir))
+            .transpose()
+    });
+    let [weights, scales, zeros] = held;
+    if let (Some(weights), Some(scales)) = (weights?, scales?) {
+        let packed = product.pack(&weights, &scales, zeros?.as_ref())?;
+        product.held = Some(Arc::new(packed));
+    }
+    operator(NAME, None, product)
 }
 
 /// Number of bits of a stored number. The first number of a byte is in its lowest bits.
@@ -56,8 +144,9 @@ impl StoredBits {
 
     /// Returns one of the numbers.
     pub(super) fn part(self, bytes: &[u8], at: usize) -> u8 {
+        // A power of two, without a division for each number.
         let each = self.per_byte();
-        let shifted = bytes[at / each] >> (self.0 * (at % each));
+        let shifted = bytes[at >> each.trailing_zeros()] >> (self.0 * (at & (each - 1)));
         shifted & (u8::MAX >> (8 - self.0))
     }
 
@@ -78,6 +167,8 @@ struct PackedProduct {
     zeros: Option<usize>,
     groups: Option<usize>,
     bias: Option<usize>,
+    /// The packed weights that the node holds.
+    held: Option<Arc<FloatRowProduct>>,
 }
 
 /// The stored tensors of a product.
@@ -86,6 +177,13 @@ struct PackedWeights {
     scales: Arc<Tensor>,
     zeros: Option<Arc<Tensor>>,
     groups: Option<Arc<Tensor>>,
+}
+
+/// Weights as they are multiplied.
+enum ProductWeights {
+    Packed(Arc<FloatRowProduct>),
+    /// `[outputs, inputs]` in float32.
+    Real(Tensor),
 }
 
 impl PackedProduct {
@@ -102,6 +200,7 @@ impl PackedProduct {
             zeros: given[3],
             groups: given[4],
             bias: given[5],
+            held: None,
         })
     }
 
@@ -166,6 +265,26 @@ impl PackedProduct {
             }
         }
         Tensor::from_shape(&[outputs, inputs], &matrix)
+    }
+
+    /// Returns the weights in the form in which they are multiplied.
+    fn weights(&self, model: &TypedModel, inputs: &[OutletId]) -> TractResult<ProductWeights> {
+        if let Some(held) = &self.held {
+            return Ok(ProductWeights::Packed(Arc::clone(held)));
+        }
+        let stored = |at: usize, what| stored(model, inputs[at], what);
+        let optional = |at: Option<usize>, what| at.map(|at| stored(at, what)).transpose();
+        let of = PackedWeights {
+            weights: stored(1, "weights")?,
+            scales: stored(2, "scales")?,
+            zeros: optional(self.zeros, "zero points")?,
+            groups: optional(self.groups, "groups of inputs")?,
+        };
+        if !self.is_packed(&of) {
+            return Ok(ProductWeights::Real(self.unpacked(&of)?));
+        }
+        let packed = self.pack(&of.weights, &of.scales, of.zeros.as_deref())?;
+        Ok(ProductWeights::Packed(Arc::new(packed)))
     }
 
     /// Returns the zero points of packed ones.
@@ -240,38 +359,30 @@ impl NodeOperator for PackedProduct {
     }
 
     fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
-        let stored = |at: usize, what| stored(model, inputs[at], what);
-        let of = PackedWeights {
-            weights: stored(1, "weights")?,
-            scales: stored(2, "scales")?,
-            zeros: self.zeros.map(|at| stored(at, "zero points")).transpose()?,
-            groups: self
-                .groups
-                .map(|at| stored(at, "groups of inputs"))
-                .transpose()?,
-        };
         let fact = model.outlet_fact(inputs[0])?;
         let (dtype, shape) = (fact.datum_type, fact.shape.to_tvec());
         let name = format!("{prefix}.real");
         let real = model.wire_node(name, cast(f32::datum_type()), &inputs[..1])?;
         let sums = format!("{prefix}.sums");
-        let sums = if self.is_packed(&of) {
-            let product = self.pack(&of.weights, &of.scales, of.zeros.as_deref())?;
-            let (outputs, bytes) = (self.sizes.outputs, product.bytes());
-            let run = move |rows, from: &[&[f32]], to: &mut [f32], split| {
-                product.run(rows, from[0], to, split)
-            };
-            let kernel = product_of_rows("PackedProduct", &shape, outputs, bytes, run)?;
-            model.wire_node(sums, kernel, &real)?
-        } else {
-            let axes = &"abcdefgh"[..shape.len().min(8) - 1];
-            let product = format!("{axes}k,nk->{axes}n").parse()?;
-            let matrix = model.add_const(format!("{prefix}.weights"), self.unpacked(&of)?)?;
-            model.wire_node(
-                sums,
-                EinSum::new(product, f32::datum_type()),
-                &[real[0], matrix],
-            )?
+        let sums = match self.weights(model, inputs)? {
+            ProductWeights::Packed(product) => {
+                let (outputs, bytes) = (self.sizes.outputs, product.bytes());
+                let run = move |rows, from: &[&[f32]], to: &mut [f32], split| {
+                    product.run(rows, from[0], to, split)
+                };
+                let kernel = product_of_rows("PackedProduct", &shape, outputs, bytes, run)?;
+                model.wire_node(sums, kernel, &real)?
+            }
+            ProductWeights::Real(matrix) => {
+                let axes = &"abcdefgh"[..shape.len().min(8) - 1];
+                let product = format!("{axes}k,nk->{axes}n").parse()?;
+                let matrix = model.add_const(format!("{prefix}.weights"), matrix)?;
+                model.wire_node(
+                    sums,
+                    EinSum::new(product, f32::datum_type()),
+                    &[real[0], matrix],
+                )?
+            }
         };
         let Some(bias) = self.bias else {
             return model.wire_node(prefix, cast(dtype), &sums);
