@@ -144,6 +144,22 @@ def int8_convolution_per_tensor():
 
 
 @program
+def int8_normalised():
+    """A normalisation before its convolution scales and shifts the channels of bytes."""
+    norms = nn.BatchNorm2d(6), nn.BatchNorm2d(6)
+    for norm in norms:
+        nn.init.uniform_(norm.weight, -1, 2)
+        nn.init.uniform_(norm.bias, -1, 1)
+        nn.init.uniform_(norm.running_mean, -1, 1)
+        nn.init.uniform_(norm.running_var, 0.5, 2)
+    parts = Parts(
+        nn.Sequential(nn.Conv2d(4, 6, 1), nn.MaxPool2d(2), norms[0], nn.ReLU(), nn.Conv2d(6, 5, 3)),
+        nn.Sequential(nn.Conv2d(4, 6, 1), nn.MaxPool2d(2), norms[1], nn.Conv2d(6, 5, 3)),
+    )
+    return quantized(parts.eval(), PER_CHANNEL, (noise(1, 4, 8, 10),))
+
+
+@program
 def int8_transposed():
     parts = Parts(nn.ConvTranspose2d(4, 3, 3), nn.ConvTranspose2d(4, 3, 2, stride=2))
     return quantized(parts, PER_CHANNEL, (noise(1, 4, 4, 3),))
