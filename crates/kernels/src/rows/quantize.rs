@@ -171,14 +171,17 @@ compiled! {
         *row.steps = RowQuantization::of(row.input);
         let groups = row.input.chunks_exact(group);
         let octets = group.div_ceil(8);
-        let sums = row.sums.iter_mut();
+        // Loops instead of closures, which are not compiled with the instructions of this function.
         if row.is_wide {
-            let (pairs, _) = row.pairs.as_chunks_mut::<2>();
-            let places = groups.zip(pairs.chunks_exact_mut(octets)).zip(sums);
-            places.for_each(|((input, pairs), sum)| *sum = group_of(*row.steps, input, pairs, pack_wide));
+            let places = row.pairs.as_chunks_mut::<2>().0.chunks_exact_mut(octets);
+            for ((input, places), sum) in groups.zip(places).zip(&mut *row.sums) {
+                *sum = group_of(*row.steps, input, places, pack_wide);
+            }
         } else {
-            let places = groups.zip(row.pairs.chunks_exact_mut(octets)).zip(sums);
-            places.for_each(|((input, pairs), sum)| *sum = group_of(*row.steps, input, pairs, pack_octet));
+            let places = row.pairs.chunks_exact_mut(octets);
+            for ((input, places), sum) in groups.zip(places).zip(&mut *row.sums) {
+                *sum = group_of(*row.steps, input, places, pack_octet);
+            }
         }
     }
 }
