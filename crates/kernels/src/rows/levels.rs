@@ -261,10 +261,11 @@ macro_rules! pair_dots {
         $(#[$attribute])*
         fn inputs_of<const FOUR: bool>(row: &[[i32; 2]], octet: usize) -> [Signed; 2] {
             if FOUR {
-                return row[octet].map(|four| [ints(four); 2]);
+                let [a, b] = row[octet];
+                return [[ints(a); 2], [ints(b); 2]];
             }
-            let [first, second] = [row[2 * octet], row[2 * octet + 1]];
-            [first.map(|pair| ints(pair)), second.map(|pair| ints(pair))]
+            let ([a, b], [c, d]) = (row[2 * octet], row[2 * octet + 1]);
+            [[ints(a), ints(b)], [ints(c), ints(d)]]
         }
 
         #[inline]
