@@ -165,7 +165,7 @@ impl Split {
         WATCH.with(|watch| watch.wake(self.threads - 1));
         let more = rows.saturating_mul(cost) / MIN_PART_WORK / threads;
         let parts = more.clamp(1, MAX_PARTS_PER_THREAD);
-        let mut all = Share {
+        let mut all = ThreadShare {
             sizes: tiles(rows, rows.div_ceil(threads)),
             first: 0,
             rest: output,
@@ -176,7 +176,7 @@ impl Split {
             let rows = rest.len().div_ceil(row);
             let each = rows.div_ceil(parts).max(least);
             left += rows.div_ceil(each);
-            shares.push(Mutex::new(Share {
+            shares.push(Mutex::new(ThreadShare {
                 sizes: tiles(rows, each),
                 first,
                 rest,
@@ -220,7 +220,7 @@ impl Split {
 }
 
 /// The part of an output for one thread, without what threads have taken.
-struct Share<'a, T, S> {
+struct ThreadShare<'a, T, S> {
     /// Numbers of rows to take at a time.
     sizes: S,
     /// Number of the first row.
@@ -228,7 +228,7 @@ struct Share<'a, T, S> {
     rest: &'a mut [T],
 }
 
-impl<'a, T, S: Iterator<Item = usize>> Share<'a, T, S> {
+impl<'a, T, S: Iterator<Item = usize>> ThreadShare<'a, T, S> {
     /// Takes a part: the number of its first row, and its rows of `row` elements.
     fn next(&mut self, row: usize) -> Option<(usize, &'a mut [T])> {
         let rows = self.sizes.next()?;

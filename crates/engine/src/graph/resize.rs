@@ -64,7 +64,7 @@ pub(crate) fn resize(
             places(sizes, sampling)
         })
     });
-    let operator = Resize {
+    let operator = ResizeOperator {
         axes: axes.collect(),
         fill: 0.0,
     };
@@ -153,16 +153,16 @@ impl fmt::Debug for ResizedAxis {
 
 /// Resizes dimensions of a tensor. The library may transpose it.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Resize {
+pub(crate) struct ResizeOperator {
     /// The resized dimensions.
     pub(crate) axes: Vec<ResizedAxis>,
     /// The value of output positions without input positions.
     pub(crate) fill: f32,
 }
 
-impl Eq for Resize {}
+impl Eq for ResizeOperator {}
 
-impl Op for Resize {
+impl Op for ResizeOperator {
     fn name(&self) -> StaticName {
         "Resize".into()
     }
@@ -170,7 +170,7 @@ impl Op for Resize {
     op_as_typed_op!();
 }
 
-impl EvalOp for Resize {
+impl EvalOp for ResizeOperator {
     op_out_of_plan!();
 
     fn eval(&self, context: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
@@ -204,7 +204,7 @@ impl EvalOp for Resize {
     }
 }
 
-impl TypedOp for Resize {
+impl TypedOp for ResizeOperator {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         let mut shape = inputs[0].shape.to_tvec();
         for resized in &self.axes {

@@ -180,7 +180,7 @@ struct PackedWeights {
 }
 
 /// Weights as they are multiplied.
-enum ProductWeights {
+enum MultipliedWeights {
     Packed(Arc<FloatRowProduct>),
     /// `[outputs, inputs]` in float32.
     Real(Tensor),
@@ -268,9 +268,9 @@ impl PackedProduct {
     }
 
     /// Returns the weights in the form in which they are multiplied.
-    fn weights(&self, model: &TypedModel, inputs: &[OutletId]) -> TractResult<ProductWeights> {
+    fn weights(&self, model: &TypedModel, inputs: &[OutletId]) -> TractResult<MultipliedWeights> {
         if let Some(held) = &self.held {
-            return Ok(ProductWeights::Packed(Arc::clone(held)));
+            return Ok(MultipliedWeights::Packed(Arc::clone(held)));
         }
         let stored = |at: usize, what| stored(model, inputs[at], what);
         let optional = |at: Option<usize>, what| at.map(|at| stored(at, what)).transpose();
@@ -281,10 +281,10 @@ impl PackedProduct {
             groups: optional(self.groups, "groups of inputs")?,
         };
         if !self.is_packed(&of) {
-            return Ok(ProductWeights::Real(self.unpacked(&of)?));
+            return Ok(MultipliedWeights::Real(self.unpacked(&of)?));
         }
         let packed = self.pack(&of.weights, &of.scales, of.zeros.as_deref())?;
-        Ok(ProductWeights::Packed(Arc::new(packed)))
+        Ok(MultipliedWeights::Packed(Arc::new(packed)))
     }
 
     /// Returns the zero points of packed ones.
@@ -365,7 +365,7 @@ impl NodeOperator for PackedProduct {
         let real = model.wire_node(name, cast(f32::datum_type()), &inputs[..1])?;
         let sums = format!("{prefix}.sums");
         let sums = match self.weights(model, inputs)? {
-            ProductWeights::Packed(product) => {
+            MultipliedWeights::Packed(product) => {
                 let (outputs, bytes) = (self.sizes.outputs, product.bytes());
                 let run = move |rows, from: &[&[f32]], to: &mut [f32], split| {
                     product.run(rows, from[0], to, split)
@@ -373,7 +373,7 @@ impl NodeOperator for PackedProduct {
                 let kernel = product_of_rows("PackedProduct", &shape, outputs, bytes, run)?;
                 model.wire_node(sums, kernel, &real)?
             }
-            ProductWeights::Real(matrix) => {
+            MultipliedWeights::Real(matrix) => {
                 let axes = &"abcdefgh"[..shape.len().min(8) - 1];
                 let product = format!("{axes}k,nk->{axes}n").parse()?;
                 let matrix = model.add_const(format!("{prefix}.weights"), matrix)?;

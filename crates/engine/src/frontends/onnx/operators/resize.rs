@@ -11,7 +11,7 @@ use super::super::graph::{attribute, integer, text};
 use crate::frontends::onnx::node_operator::{
     Built, NodeOperator, Tensors, Wired, axis_of, operator, stored,
 };
-use crate::graph::resize::{Places, Resize, ResizedAxis};
+use crate::graph::resize::{Places, ResizeOperator, ResizedAxis};
 
 /// The first operator set whose `Resize` has attributes for coordinates and for nearest positions.
 const WITH_COORDINATES: i64 = 11;
@@ -27,7 +27,7 @@ pub(super) fn build(context: &ParsingContext, node: &NodeProto) -> Built {
     };
     let given = given.iter().flatten().count();
     let resizing = Resizing {
-        sampling: Sampling::of(node, has_coordinates)?,
+        sampling: OnnxSampling::of(node, has_coordinates)?,
         policy: match text(node, "keep_aspect_ratio_policy") {
             b"" | b"stretch" => None,
             b"not_larger" => Some(f32::min),
@@ -43,14 +43,14 @@ pub(super) fn build(context: &ParsingContext, node: &NodeProto) -> Built {
 }
 
 /// Chooses one of the scales of all dimensions.
-type Policy = fn(f32, f32) -> f32;
+type ChooseScale = fn(f32, f32) -> f32;
 
 /// A `Resize` node of the model.
 #[derive(Debug, Clone)]
 struct Resizing {
-    sampling: Sampling,
+    sampling: OnnxSampling,
     /// Chooses the scale of all dimensions; `None` if each has its own.
-    policy: Option<Policy>,
+    policy: Option<ChooseScale>,
     fill: f32,
     axes: Option<Vec<i64>>,
     /// The scales, if they are an attribute.
@@ -187,7 +187,7 @@ impl NodeOperator for Resizing {
                 sampling.places(scale, sizes, region)
             })
         });
-        let operator = Resize {
+        let operator = ResizeOperator {
             axes: axes.collect(),
             fill: self.fill,
         };
@@ -197,7 +197,7 @@ impl NodeOperator for Resizing {
 
 /// How output positions map to input positions.
 #[derive(Debug, Clone)]
-struct Sampling {
+struct OnnxSampling {
     coordinates: Coordinates,
     interpolator: Interpolator,
     nearest: Nearest,
@@ -225,7 +225,7 @@ enum Nearest {
     LastOfFewer,
 }
 
-impl Sampling {
+impl OnnxSampling {
     fn of(node: &NodeProto, has_coordinates: bool) -> TractResult<Self> {
         let coordinates = match text(node, "coordinate_transformation_mode") {
             _ if !has_coordinates => Coordinates::Plain(CoordTransformer::Asymmetric),
