@@ -189,7 +189,7 @@ pub struct PairGrids {
     pub range: IntegerRange,
 }
 
-/// What channels are multiplied by, what is added, and the range of the results.
+/// Factors and shifts of channels, and the range of the results.
 #[derive(Debug, Clone)]
 pub struct AffineChannels {
     /// The factor of each channel.

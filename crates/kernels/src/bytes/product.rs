@@ -56,7 +56,7 @@ impl ByteProduct {
             &bias,
             &factors,
             limits,
-            (parts.sign_in, sums.flip),
+            parts.sign_in,
         );
         Ok(Self(packed))
     }
@@ -105,7 +105,7 @@ impl SumProduct {
             &bias,
             &factors,
             ByteLimits::NONE,
-            (sign, dense::flips(cpu, sign)),
+            sign,
         );
         Ok(Self { packed, totals })
     }
@@ -171,7 +171,7 @@ impl PackedBytes {
         bias: &[i32],
         factors: &[f32],
         limits: ByteLimits,
-        (sign, flip): (Sign, bool),
+        sign: Sign,
     ) -> Self {
         let repeats = weights.len() / (inputs * outputs);
         let parts = dense::DenseParams {
@@ -180,7 +180,7 @@ impl PackedBytes {
             bias,
             factors,
             limits,
-            flip,
+            flip: dense::flips(cpu, sign),
         };
         Self {
             dense: Dense::new(cpu, &parts),

@@ -8,9 +8,6 @@ use crate::cpu::Level;
 use crate::simd::compiled;
 use crate::{Cpu, Split};
 
-/// Number of bytes that a thread widens at a time.
-const WIDENED_AT_ONCE: usize = 4096;
-
 /// The form of the inputs in a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WordForm {
@@ -77,12 +74,10 @@ impl WordForm {
         }
         let mut words = vec![[0; 2]; input.len()];
         split.rows(&mut words, 1, 1, |first, words| {
-            let from = input[first..].chunks(WIDENED_AT_ONCE);
-            for (from, to) in from.zip(words.chunks_mut(WIDENED_AT_ONCE)) {
-                match sign {
-                    Sign::Signed => widen_signed(cpu, from, to),
-                    Sign::Unsigned => widen_unsigned(cpu, from, to),
-                }
+            let from = &input[first..][..words.len()];
+            match sign {
+                Sign::Signed => widen_signed(cpu, from, words),
+                Sign::Unsigned => widen_unsigned(cpu, from, words),
             }
         });
         Cow::Owned(words.into_flattened())
