@@ -2,26 +2,20 @@
 
 /// Defines operations on 128-bit registers, and the kernels on them.
 macro_rules! of_128_bits {
-    ($name:ident, $features:literal, rows: $rows:tt, dot: $dot:ident, { $($products:tt)* }) => {
+    ($name:ident, $features:literal, rows: $rows:tt, { $($products:tt)* }) => {
         #[doc = concat!("Registers of 128 bits with ", $features, ".")]
         pub(super) mod $name {
             use std::arch::aarch64::*;
 
             use crate::bytes::ByteLimits;
             use crate::bytes::dense::{BytePanel, Dense, DenseRows, Part};
-            use crate::bytes::depthwise::{ByteDepthwise, WindowView};
-            use crate::bytes::tiles::{CHANNELS, Line, TilePlace, TileTarget, blocks, chunk, part, tiles};
+            use crate::bytes::tiles::{CHANNELS, Line, TilePlace, TileTarget, tiles};
             use crate::simd::arm::*;
 
             /// Sums of 4 channels.
             type Register = int32x4_t;
             /// Number of registers for a line of weights.
             const PARTS: usize = 4;
-            /// Number of lines for a word of a block.
-            const BLOCK_LINES: usize = 1;
-            /// Number of channels in a block.
-            const WIDTH: usize = 16;
-
             #[target_feature(enable = $features)]
             #[inline]
             fn zero() -> Register {
@@ -57,31 +51,6 @@ macro_rules! of_128_bits {
 
             #[target_feature(enable = $features)]
             #[inline]
-            fn splat<const FLIP: bool>(word: [u8; 4]) -> int8x16_t {
-                let flip = if FLIP { 0x8080_8080 } else { 0 };
-                vreinterpretq_s8_u32(vdupq_n_u32(u32::from_ne_bytes(word) ^ flip))
-            }
-
-            #[target_feature(enable = $features)]
-            #[inline]
-            fn interleaved<const FLIP: bool>(taps: [&[u8; WIDTH]; 4]) -> [[int8x16_t; PARTS]; BLOCK_LINES] {
-                let [a, b, c, d] = taps;
-                let (a, b) = (load_bytes_128(a), load_bytes_128(b));
-                let (c, d) = (load_bytes_128(c), load_bytes_128(d));
-                let low = vreinterpretq_u16_u8(vzip1q_u8(a, b));
-                let high = vreinterpretq_u16_u8(vzip2q_u8(a, b));
-                let lower = vreinterpretq_u16_u8(vzip1q_u8(c, d));
-                let higher = vreinterpretq_u16_u8(vzip2q_u8(c, d));
-                [[
-                    flipped::<FLIP>(vreinterpretq_u8_u16(vzip1q_u16(low, lower))),
-                    flipped::<FLIP>(vreinterpretq_u8_u16(vzip2q_u16(low, lower))),
-                    flipped::<FLIP>(vreinterpretq_u8_u16(vzip1q_u16(high, higher))),
-                    flipped::<FLIP>(vreinterpretq_u8_u16(vzip2q_u16(high, higher))),
-                ]]
-            }
-
-            #[target_feature(enable = $features)]
-            #[inline]
             fn store_bytes(
                 to: &mut [u8; 16],
                 sums: [Register; PARTS],
@@ -104,33 +73,73 @@ macro_rules! of_128_bits {
 
             #[target_feature(enable = $features)]
             #[inline]
-            fn store_wide(
-                to: &mut [u8; WIDTH],
-                [sums]: [[Register; PARTS]; BLOCK_LINES],
-                factors: &[[f32; 16]],
-                limits: ByteLimits,
-            ) {
-                store_bytes(to, sums, &factors[0], limits);
-            }
-
-            #[target_feature(enable = $features)]
-            #[inline]
             fn store_integers(to: &mut [i32; 16], sums: [Register; PARTS]) {
                 for (to, sums) in to.as_chunks_mut().0.iter_mut().zip(sums) {
                     store_integers_128(to, sums);
                 }
             }
 
-            #[target_feature(enable = $features)]
-            #[inline]
-            fn dot(sums: Register, words: int8x16_t, weights: int8x16_t) -> Register {
-                $dot(sums, words, weights)
-            }
-
             tiles!(#[target_feature(enable = $features)] rows: $rows, lines: [1]);
             $($products)*
-            blocks!(#[target_feature(enable = $features)] taps: 4 [a b c d]);
         }
+    };
+}
+
+/// Defines the sums of tiles by products of words with the words of channels, and the kernels of depthwise convolutions.
+macro_rules! word_products {
+    ($features:literal, $dot:ident) => {
+        use crate::bytes::depthwise::{ByteDepthwise, WindowView};
+        use crate::bytes::tiles::{blocks, chunk, dot_products, part};
+
+        /// Number of lines for a word of a block.
+        const BLOCK_LINES: usize = 1;
+        /// Number of channels in a block.
+        const WIDTH: usize = 16;
+
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn splat<const FLIP: bool>(word: [u8; 4]) -> int8x16_t {
+            let flip = if FLIP { 0x8080_8080 } else { 0 };
+            vreinterpretq_s8_u32(vdupq_n_u32(u32::from_ne_bytes(word) ^ flip))
+        }
+
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn interleaved<const FLIP: bool>(taps: [&[u8; WIDTH]; 4]) -> [[int8x16_t; PARTS]; BLOCK_LINES] {
+            let [a, b, c, d] = taps;
+            let (a, b) = (load_bytes_128(a), load_bytes_128(b));
+            let (c, d) = (load_bytes_128(c), load_bytes_128(d));
+            let low = vreinterpretq_u16_u8(vzip1q_u8(a, b));
+            let high = vreinterpretq_u16_u8(vzip2q_u8(a, b));
+            let lower = vreinterpretq_u16_u8(vzip1q_u8(c, d));
+            let higher = vreinterpretq_u16_u8(vzip2q_u8(c, d));
+            [[
+                flipped::<FLIP>(vreinterpretq_u8_u16(vzip1q_u16(low, lower))),
+                flipped::<FLIP>(vreinterpretq_u8_u16(vzip2q_u16(low, lower))),
+                flipped::<FLIP>(vreinterpretq_u8_u16(vzip1q_u16(high, higher))),
+                flipped::<FLIP>(vreinterpretq_u8_u16(vzip2q_u16(high, higher))),
+            ]]
+        }
+
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn store_wide(
+            to: &mut [u8; WIDTH],
+            [sums]: [[Register; PARTS]; BLOCK_LINES],
+            factors: &[[f32; 16]],
+            limits: ByteLimits,
+        ) {
+            store_bytes(to, sums, &factors[0], limits);
+        }
+
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn dot(sums: Register, words: int8x16_t, weights: int8x16_t) -> Register {
+            $dot(sums, words, weights)
+        }
+
+        dot_products!(#[target_feature(enable = $features)]);
+        blocks!(#[target_feature(enable = $features)] taps: 4 [a b c d]);
     };
 }
 
@@ -229,14 +238,12 @@ macro_rules! matrix_products {
     };
 }
 
-of_128_bits!(matrix, "neon,dotprod,i8mm", rows: [1 2 3 4 5 6], dot: dot_bytes_128, {
+of_128_bits!(matrix, "neon,dotprod,i8mm", rows: [1 2 3 4 5 6], {
     matrix_products!(#[target_feature(enable = "neon,dotprod,i8mm")]);
 });
-of_128_bits!(dot, "neon,dotprod", rows: [1 2 3 4 5 6], dot: dot_bytes_128, {
-    use crate::bytes::tiles::dot_products;
-    dot_products!(#[target_feature(enable = "neon,dotprod")]);
+of_128_bits!(dot, "neon,dotprod", rows: [1 2 3 4 5 6], {
+    word_products!("neon,dotprod", dot_bytes_128);
 });
-of_128_bits!(pairs, "neon", rows: [1 2 3 4], dot: dot_pairs_128, {
-    use crate::bytes::tiles::dot_products;
-    dot_products!(#[target_feature(enable = "neon")]);
+of_128_bits!(pairs, "neon", rows: [1 2 3 4], {
+    word_products!("neon", dot_pairs_128);
 });

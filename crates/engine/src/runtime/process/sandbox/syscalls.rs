@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use nix::libc;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, TargetArch, sock_filter,
+    SeccompRule, TargetArch,
 };
 
 /// Denied calls that exist on every architecture of Linux.
@@ -192,19 +192,19 @@ fn program(rules: SyscallRules, error: i32) -> Result<BpfProgram, String> {
 fn without_x32(program: BpfProgram) -> BpfProgram {
     // Load the number; if it is below the first x32 number, skip the next instruction; else return
     // an error.
-    let number = sock_filter {
+    let number = seccompiler::sock_filter {
         code: 0x20,
         jt: 0,
         jf: 0,
         k: 0,
     };
-    let is_x32 = sock_filter {
+    let is_x32 = seccompiler::sock_filter {
         code: 0x35,
         jt: 0,
         jf: 1,
         k: X32,
     };
-    let deny = sock_filter {
+    let deny = seccompiler::sock_filter {
         code: 0x06,
         jt: 0,
         jf: 0,
