@@ -80,7 +80,12 @@ impl Level {
     fn is_supported(self) -> bool {
         #[cfg(target_arch = "x86_64")]
         {
-            let avx2 = || is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+            // Every processor with AVX2 converts half precision, too.
+            let avx2 = || {
+                is_x86_feature_detected!("avx2")
+                    && is_x86_feature_detected!("fma")
+                    && is_x86_feature_detected!("f16c")
+            };
             let avx512 = || {
                 avx2()
                     && is_x86_feature_detected!("avx512f")

@@ -40,13 +40,15 @@ macro_rules! moves {
 #[cfg(target_arch = "x86_64")]
 pub(super) mod x86 {
     use std::arch::x86_64::{
-        __m128i, __m256, __m256i, __m512, __m512i, _mm_storeu_si128, _mm256_loadu_ps,
-        _mm256_loadu_si256, _mm256_storeu_ps, _mm256_storeu_si256, _mm512_loadu_ps,
-        _mm512_loadu_si512, _mm512_storeu_ps, _mm512_storeu_si512,
+        __m128i, __m256, __m256i, __m512, __m512i, _mm_loadu_si128, _mm_storeu_si128,
+        _mm256_loadu_ps, _mm256_loadu_si256, _mm256_storeu_ps, _mm256_storeu_si256,
+        _mm512_loadu_ps, _mm512_loadu_si512, _mm512_storeu_ps, _mm512_storeu_si512,
     };
 
     moves! {
         "avx2" {
+            read load_halves_128([u16; 8]) -> __m128i = _mm_loadu_si128 as __m128i;
+            read load_halves_256([u16; 16]) -> __m256i = _mm256_loadu_si256 as __m256i;
             read load_bytes_256([u8; 32]) -> __m256i = _mm256_loadu_si256 as __m256i;
             read load_integers_256([i32; 8]) -> __m256i = _mm256_loadu_si256 as __m256i;
             read load_floats_256([f32; 8]) -> __m256 = _mm256_loadu_ps as f32;
@@ -70,13 +72,14 @@ pub(super) mod x86 {
 #[cfg(target_arch = "aarch64")]
 pub(super) mod arm {
     use std::arch::aarch64::{
-        float32x4_t, int8x16_t, int32x4_t, uint8x16_t, vaddq_s32, vget_low_s8, vld1q_f32,
-        vld1q_s32, vld1q_u8, vmull_high_s8, vmull_s8, vpaddlq_s16, vpaddq_s32, vst1q_f32,
-        vst1q_s32, vst1q_u8,
+        float32x4_t, int8x16_t, int32x4_t, uint8x16_t, uint16x4_t, vaddq_s32, vget_low_s8,
+        vld1_u16, vld1q_f32, vld1q_s32, vld1q_u8, vmull_high_s8, vmull_s8, vpaddlq_s16, vpaddq_s32,
+        vst1q_f32, vst1q_s32, vst1q_u8,
     };
 
     moves! {
         "neon" {
+            read load_halves_64([u16; 4]) -> uint16x4_t = vld1_u16 as u16;
             read load_bytes_128([u8; 16]) -> uint8x16_t = vld1q_u8 as u8;
             read load_integers_128([i32; 4]) -> int32x4_t = vld1q_s32 as i32;
             read load_floats_128([f32; 4]) -> float32x4_t = vld1q_f32 as f32;
@@ -94,6 +97,27 @@ pub(super) mod arm {
         let low = vpaddlq_s16(vmull_s8(vget_low_s8(left), vget_low_s8(right)));
         let high = vpaddlq_s16(vmull_high_s8(left, right));
         vaddq_s32(sums, vpaddq_s32(low, high))
+    }
+
+    /// Converts float16 to float32.
+    #[target_feature(enable = "neon")]
+    #[inline]
+    #[expect(
+        unsafe_code,
+        reason = "an instruction between registers, which every NEON has"
+    )]
+    pub(crate) fn widen_halves_64(halves: uint16x4_t) -> float32x4_t {
+        let result;
+        // SAFETY: only registers are read and written.
+        unsafe {
+            std::arch::asm!(
+                "fcvtl {result:v}.4s, {halves:v}.4h",
+                result = lateout(vreg) result,
+                halves = in(vreg) halves,
+                options(pure, nomem, nostack, preserves_flags),
+            );
+        }
+        result
     }
 
     /// Defines functions on registers by a single instruction that has no stable intrinsic.
@@ -158,7 +182,7 @@ macro_rules! enter {
             match cpu.level() {
                 #[cfg(target_arch = "x86_64")]
                 Level::Avx2 | Level::Avx2Vnni => {
-                    simd::inside!("avx2,fma", avx2::$name, $($argument: $type),*);
+                    simd::inside!("avx2,fma,f16c", avx2::$name, $($argument: $type),*);
                 }
                 #[cfg(target_arch = "x86_64")]
                 Level::Avx512 | Level::Avx512Vnni => {

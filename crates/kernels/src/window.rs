@@ -110,6 +110,36 @@ impl WindowPositions {
         self
     }
 
+    /// Copies images into larger ones that begin `before` rows and columns earlier.
+    /// Rows and columns that do not fit are left out. `to` holds the larger images, filled, and may
+    /// be longer.
+    pub(crate) fn pad<T: Copy>(
+        &self,
+        images: &[T],
+        channels: usize,
+        ([height, width], before): ([usize; 2], [usize; 2]),
+        to: &mut [T],
+    ) -> Self {
+        let [top, left] = before;
+        let [from_height, from_width] = self.input;
+        let read = from_width.min(width.saturating_sub(left)) * channels;
+        if read > 0 && from_height > 0 {
+            let lines = images.chunks_exact(from_width * channels).enumerate();
+            for (from, line) in lines {
+                let (image, y) = (from / from_height, from % from_height + top);
+                if y < height {
+                    let start = ((image * height + y) * width + left) * channels;
+                    to[start..start + read].copy_from_slice(&line[..read]);
+                }
+            }
+        }
+        Self {
+            input: [height, width],
+            before: [self.before[0] - top, self.before[1] - left],
+            ..*self
+        }
+    }
+
     /// Returns whether each output pixel depends only on the input pixel at the same position.
     pub(crate) fn is_pixelwise(&self, window: Window) -> bool {
         window == Window::PIXEL && self.before == [0; 2] && self.output == self.input

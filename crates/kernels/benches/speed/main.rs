@@ -34,7 +34,12 @@ struct Layer {
     kernel: usize,
     stride: usize,
     channels: Channels,
+    /// Every weight and bias.
+    weight: f32,
 }
+
+/// A weight that no 16 bits hold exactly.
+const WEIGHT: f32 = 0.01;
 
 /// A product of so many pixels: `[pixels, inner]` by `[inner, outer]`.
 const fn product(name: &'static str, side: [usize; 2], input: usize, output: usize) -> Layer {
@@ -49,7 +54,14 @@ const fn product(name: &'static str, side: [usize; 2], input: usize, output: usi
         kernel: 1,
         stride: 1,
         channels,
+        weight: WEIGHT,
     }
+}
+
+/// The layer with weights that 16 bits hold exactly.
+const fn of_halves(mut layer: Layer) -> Layer {
+    layer.weight = 0.25;
+    layer
 }
 
 /// A convolution over all channels.
@@ -72,6 +84,7 @@ const fn dense(
         kernel,
         stride,
         channels,
+        weight: WEIGHT,
     }
 }
 
@@ -94,11 +107,12 @@ const fn depthwise(
         kernel,
         stride,
         channels,
+        weight: WEIGHT,
     }
 }
 
-/// Layers of `mobilenet_v2`, `mobilenet_v3_small` and `resnet18`.
-const LAYERS: [Layer; 28] = [
+/// Layers of `mobilenet_v2`, `mobilenet_v3_small` and `resnet18`, and products as in decoders.
+const LAYERS: [Layer; 34] = [
     product("12544x32x16", [112, 112], 32, 16),
     product("12544x16x96", [112, 112], 16, 96),
     product("3136x96x24", [56, 56], 96, 24),
@@ -127,6 +141,12 @@ const LAYERS: [Layer; 28] = [
     depthwise("depthwise 5x5 14 240", 14, 5, 1, 240),
     depthwise("depthwise 5x5 s2 14 96", 14, 5, 2, 96),
     depthwise("depthwise 5x5 7 576", 7, 5, 1, 576),
+    product("1x4096x4096", [1, 1], 4096, 4096),
+    of_halves(product("1x4096x4096 halves", [1, 1], 4096, 4096)),
+    product("4x4096x4096", [1, 4], 4096, 4096),
+    of_halves(product("4x4096x4096 halves", [1, 4], 4096, 4096)),
+    product("64x1024x1024", [1, 64], 1024, 1024),
+    of_halves(product("64x1024x1024 halves", [1, 64], 1024, 1024)),
 ];
 
 impl Layer {
@@ -149,8 +169,8 @@ impl Layer {
             before: [(self.kernel - 1) / 2; 2],
         };
         let depth = self.kernel * self.kernel * (input / groups);
-        let weights = vec![0.01; depth * output];
-        let bias = vec![0.1; output];
+        let weights = vec![self.weight; depth * output];
+        let bias = vec![self.weight; output];
         let limits = Activation::Clamp {
             least: 0.0,
             most: 6.0,

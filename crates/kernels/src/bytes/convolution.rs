@@ -284,32 +284,14 @@ impl ByteConvolution {
             };
         }
         let [height, width] = sizes;
-        let row = width * channels;
-        let bytes = [placed.batch, height, row];
+        let bytes = [placed.batch, height, width, channels];
         let bytes = bytes
             .iter()
             .try_fold(1_usize, |all, size| all.checked_mul(*size));
         let bytes = bytes.and_then(|bytes| bytes.checked_add(3));
         let bytes = bytes.ok_or_else(|| format!("images of {sizes:?} pixels are too large"))?;
         let mut padded = vec![self.zero; bytes];
-        let [top, left] = placed.before;
-        let [from_height, from_width] = placed.input;
-        let read = from_width.min(width.saturating_sub(left)) * channels;
-        if read > 0 && from_height > 0 {
-            let rows = input.chunks_exact(from_width * channels).enumerate();
-            for (from, pixels) in rows {
-                let (image, y) = (from / from_height, from % from_height + top);
-                if y < height {
-                    let start = (image * height + y) * row + left * channels;
-                    padded[start..start + read].copy_from_slice(&pixels[..read]);
-                }
-            }
-        }
-        let placed = WindowPositions {
-            input: sizes,
-            before: [0; 2],
-            ..*placed
-        };
+        let placed = placed.pad(input, channels, (sizes, placed.before), &mut padded);
         Ok((placed, padded))
     }
 }

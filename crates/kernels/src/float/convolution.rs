@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::depthwise::FloatDepthwise;
 use super::gather::{GatherSource, WindowTaps};
-use super::packed::{FloatPanel, FloatPanels};
+use super::packed::{FloatPanels, StoredPanel};
 use super::{Activation, Channels, check_count, shape, single, tile};
 use crate::window::{Window, WindowPositions, tiles};
 use crate::{Cpu, Split};
@@ -14,6 +14,9 @@ const TILES_PER_BLOCK: usize = 10;
 
 /// Number of taps above which fewer tiles are processed at once, to keep the located slices small.
 const MAX_TAPS_FOR_ALL_TILES: usize = 100;
+
+/// Number of pixels that are multiplied one by one with weights of 16 bits, which takes less time than widening them.
+const MAX_PIXELS_ALONE: usize = 3;
 
 /// A convolution with weights packed for its instruction set.
 pub struct FloatConvolution {
@@ -75,7 +78,7 @@ impl FloatConvolution {
             ))
         } else {
             let depth = window.taps() * channels.inner();
-            let panels = FloatPanels::new(shape::of(cpu), channels.groups, weights, depth, bias);
+            let panels = FloatPanels::new(cpu, channels.groups, weights, depth, bias);
             ConvolutionKernel::Product(WindowTaps::new(window, channels), panels)
         };
         Ok(Self {
@@ -194,7 +197,13 @@ impl FloatConvolution {
         let (mut first, mut output) = (first, output);
         let together =
             (TILES_PER_BLOCK * MAX_TAPS_FOR_ALL_TILES / run.taps.count()).clamp(1, TILES_PER_BLOCK);
-        for pixels in tiles(output.len() / outputs, together * most) {
+        let count = output.len() / outputs;
+        let each = if count <= MAX_PIXELS_ALONE && panels.are_halves() {
+            1
+        } else {
+            together * most
+        };
+        for pixels in tiles(count, each) {
             let (block, after) = output.split_at_mut(pixels * outputs);
             for group in 0..groups {
                 let chosen = panels.of(group, 0, self.channels.outer());
@@ -212,7 +221,7 @@ impl FloatConvolution {
         run: &ProductRun<'_>,
         group: usize,
         [first, pixels]: [usize; 2],
-        panels: impl Iterator<Item = FloatPanel<'a>>,
+        panels: impl Iterator<Item = StoredPanel<'a>>,
         from: usize,
         output: &mut [f32],
     ) {
@@ -233,16 +242,19 @@ impl FloatConvolution {
             stride: outputs,
             column,
         };
+        let mut widened = Vec::new();
         if pixels == 1 {
             let width = 2 * shape::of(self.cpu).lanes;
             let (whole, rest): (Vec<_>, Vec<_>) = panels.partition(|panel| panel.columns == width);
             single::single(self.cpu, &strip(from), &whole, added, output);
             for panel in rest {
+                let panel = panel.widened(self.cpu, &mut widened);
                 tile::strip(self.cpu, &strip(panel.column - from), panel, added, output);
             }
             return;
         }
         for panel in panels {
+            let panel = panel.widened(self.cpu, &mut widened);
             tile::strip(self.cpu, &strip(panel.column - from), panel, added, output);
         }
     }

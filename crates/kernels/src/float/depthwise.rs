@@ -1,6 +1,6 @@
 //! Depthwise float32 convolutions.
 
-use super::packed::AlignedNumbers;
+use super::aligned::AlignedNumbers;
 use crate::Cpu;
 use crate::simd::enter;
 use crate::window::{Window, WindowPositions};

@@ -97,16 +97,8 @@ impl WindowTaps {
             return None;
         }
         let mut all = vec![0.0; placed.batch * height * padded * self.channels];
-        let read = width.min(padded.saturating_sub(left)) * self.channels;
-        let lines = all.chunks_exact_mut(padded * self.channels);
-        for (to, from) in lines.zip(input.chunks_exact(width * self.channels)) {
-            to[left * self.channels..][..read].copy_from_slice(&from[..read]);
-        }
-        let placed = WindowPositions {
-            input: [height, padded],
-            before: [placed.before[0], 0],
-            ..*placed
-        };
+        let place = ([height, padded], [0, left]);
+        let placed = placed.pad(input, self.channels, place, &mut all);
         Some((placed, all))
     }
 

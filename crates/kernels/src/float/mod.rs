@@ -4,10 +4,12 @@
 //! once, as macros over the operations of [`registers`], and compiled for each instruction set.
 
 mod activate;
+mod aligned;
 mod attention;
 mod convolution;
 mod depthwise;
 mod gather;
+mod half;
 mod matrix;
 mod normal;
 mod packed;

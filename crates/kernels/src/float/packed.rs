@@ -1,44 +1,10 @@
-//! Weights packed in the order in which kernels read them, aligned for the widest registers.
+//! Weights packed in the order in which kernels read them.
 
-use super::shape::TileShape;
-
-/// Size of a cache line and of the widest register, in bytes.
-const LINE: usize = 64;
-
-/// Numbers aligned to the start of a cache line.
-pub(super) struct AlignedNumbers {
-    values: Vec<f32>,
-    start: usize,
-}
-
-impl AlignedNumbers {
-    /// Allocates zeros.
-    pub(super) fn zeros(length: usize) -> Self {
-        let values = vec![0.0; length + LINE / size_of::<f32>()];
-        let start = values
-            .as_ptr()
-            .align_offset(LINE)
-            .min(LINE / size_of::<f32>());
-        let mut packed = Self { values, start };
-        packed.values.truncate(start + length);
-        packed
-    }
-
-    /// Returns the numbers.
-    pub(super) fn values(&self) -> &[f32] {
-        &self.values[self.start..]
-    }
-
-    /// Returns the numbers for writing; their count stays the same.
-    pub(super) fn values_mut(&mut self) -> &mut [f32] {
-        &mut self.values[self.start..]
-    }
-
-    /// Returns the memory used, in bytes.
-    pub(super) const fn bytes(&self) -> usize {
-        self.values.capacity() * size_of::<f32>()
-    }
-}
+use super::aligned::AlignedNumbers;
+use super::half::{self, HalfKind};
+use super::shape::{self, TileShape};
+use crate::Cpu;
+use crate::cpu::Level;
 
 /// Weights of a product in panels, each two registers of output channels wide.
 ///
@@ -46,7 +12,7 @@ impl AlignedNumbers {
 /// its channels, followed by their weights for each input. Channels that fill up the last register
 /// are zeros.
 pub(super) struct FloatPanels {
-    packed: AlignedNumbers,
+    packed: PanelStore,
     shape: TileShape,
     /// Number of inputs of each output.
     pub(super) depth: usize,
@@ -56,11 +22,44 @@ pub(super) struct FloatPanels {
     group: usize,
 }
 
+/// The numbers of all panels.
+enum PanelStore {
+    Singles(AlignedNumbers),
+    Halves(HalfKind, AlignedNumbers<u16>),
+}
+
+/// Numbers of a panel, as they are stored.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum PanelValues<'a> {
+    /// Float32.
+    Singles(&'a [f32]),
+    /// Numbers of 16 bits.
+    Halves(HalfKind, &'a [u16]),
+}
+
+impl<'a> PanelValues<'a> {
+    /// Returns numbers in float32.
+    pub(super) const fn singles(self) -> &'a [f32] {
+        match self {
+            Self::Singles(values) => values,
+            Self::Halves(..) => &[],
+        }
+    }
+
+    /// Returns numbers of 16 bits.
+    pub(super) const fn halves(self) -> &'a [u16] {
+        match self {
+            Self::Singles(_) => &[],
+            Self::Halves(_, values) => values,
+        }
+    }
+}
+
 /// A panel.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct FloatPanel<'a> {
+pub(super) struct FloatPanel<V> {
     /// Biases and weights.
-    pub(super) values: &'a [f32],
+    pub(super) values: V,
     /// Number of its first output channel, among all.
     pub(super) column: usize,
     /// Number of output channels.
@@ -69,15 +68,45 @@ pub(super) struct FloatPanel<'a> {
     pub(super) wide: usize,
 }
 
+/// A panel as it is stored.
+pub(super) type StoredPanel<'a> = FloatPanel<PanelValues<'a>>;
+
+impl<'a> StoredPanel<'a> {
+    /// Returns the panel in float32; `scratch` keeps its numbers if they are stored otherwise.
+    pub(super) fn widened<'s>(self, cpu: Cpu, scratch: &'s mut Vec<f32>) -> FloatPanel<&'s [f32]>
+    where
+        'a: 's,
+    {
+        let values = match self.values {
+            PanelValues::Singles(values) => values,
+            PanelValues::Halves(kind, halves) => {
+                scratch.resize(halves.len(), 0.0);
+                half::widen(cpu, kind, halves, scratch);
+                scratch
+            }
+        };
+        FloatPanel {
+            values,
+            column: self.column,
+            columns: self.columns,
+            wide: self.wide,
+        }
+    }
+}
+
+/// Minimum size of panels that are kept as halves where these are exact, in bytes. Smaller ones are read from a cache.
+const MIN_BYTES_OF_HALVES: usize = 1 << 18;
+
 impl FloatPanels {
     /// Packs weights `[out][depth]`.
     pub(super) fn new(
-        shape: TileShape,
+        cpu: Cpu,
         groups: usize,
         weights: &[f32],
         depth: usize,
         bias: Option<&[f32]>,
     ) -> Self {
+        let shape = shape::of(cpu);
         let outputs = weights.len() / depth;
         let outer = outputs / groups;
         let columns: usize = shape.panels(0, outer).map(|[_, wide]| wide).sum();
@@ -97,6 +126,14 @@ impl FloatPanels {
                 }
             }
         }
+        let is_large = size_of_val(packed.values()) >= MIN_BYTES_OF_HALVES;
+        // Without instructions for them, halves would take longer.
+        let may_be_halves = is_large && cpu.level() != Level::Plain;
+        let halves = may_be_halves.then(|| packed.values());
+        let packed = match halves.and_then(half::exact) {
+            Some((kind, halves)) => PanelStore::Halves(kind, halves),
+            None => PanelStore::Singles(packed),
+        };
         Self {
             packed,
             shape,
@@ -117,22 +154,39 @@ impl FloatPanels {
         group: usize,
         from: usize,
         to: usize,
-    ) -> impl Iterator<Item = FloatPanel<'_>> {
-        let values = &self.packed.values()[group * self.group..][..self.group];
+    ) -> impl Iterator<Item = StoredPanel<'_>> {
+        let first = group * self.group;
         let of_channel = self.depth + 1;
         self.shape
             .panels(from, self.outer)
             .take_while(move |[start, _]| *start < to)
             .map(move |[start, wide]| FloatPanel {
-                values: &values[start * of_channel..][..wide * of_channel],
+                values: self.values(first + start * of_channel, wide * of_channel),
                 column: group * self.outer + start,
                 columns: (self.outer - start).min(wide),
                 wide,
             })
     }
 
+    /// Returns whether the numbers have 16 bits.
+    pub(super) const fn are_halves(&self) -> bool {
+        matches!(self.packed, PanelStore::Halves(..))
+    }
+
+    fn values(&self, first: usize, count: usize) -> PanelValues<'_> {
+        match &self.packed {
+            PanelStore::Singles(all) => PanelValues::Singles(&all.values()[first..][..count]),
+            PanelStore::Halves(kind, all) => {
+                PanelValues::Halves(*kind, &all.values()[first..][..count])
+            }
+        }
+    }
+
     /// Returns the memory used, in bytes.
     pub(super) const fn bytes(&self) -> usize {
-        self.packed.bytes()
+        match &self.packed {
+            PanelStore::Singles(values) => values.bytes(),
+            PanelStore::Halves(_, values) => values.bytes(),
+        }
     }
 }

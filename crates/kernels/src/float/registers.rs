@@ -3,7 +3,7 @@
 //!
 //! Each module defines `Register`, `LANES` (numbers in a register), `load`, `store`, `splat`,
 //! `fused` (`a * b + sum`), `lane` (`weights * four[LANE] + sum`), `add` and `clamp`, which keeps
-//! NaN.
+//! NaN. `load_half` and `load_brain` load numbers of 16 bits.
 
 /// Defines functions compiled with target features.
 macro_rules! functions {
@@ -22,11 +22,12 @@ macro_rules! functions {
 #[cfg(target_arch = "x86_64")]
 pub(super) mod avx2 {
     use std::arch::x86_64::{
-        __m256, _mm256_add_ps, _mm256_fmadd_ps, _mm256_max_ps, _mm256_min_ps, _mm256_set1_ps,
+        __m256, _mm256_add_ps, _mm256_castsi256_ps, _mm256_cvtepu16_epi32, _mm256_cvtph_ps,
+        _mm256_fmadd_ps, _mm256_max_ps, _mm256_min_ps, _mm256_set1_ps, _mm256_slli_epi32,
     };
 
     pub(in crate::float) use crate::simd::x86::{
-        load_floats_256 as load, store_floats_256 as store,
+        load_floats_256 as load, load_halves_128, store_floats_256 as store,
     };
 
     pub(in crate::float) type Register = __m256;
@@ -38,6 +39,10 @@ pub(super) mod avx2 {
         fused(a: Register, b: Register, sum: Register) = _mm256_fmadd_ps(a, b, sum);
         add(a: Register, b: Register) = _mm256_add_ps(a, b);
         clamp(value: Register, least: Register, most: Register) = _mm256_min_ps(most, _mm256_max_ps(least, value));
+        load_brain(from: &[u16; LANES]) = _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(load_halves_128(from))));
+    }
+    functions! { "avx2,fma,f16c";
+        load_half(from: &[u16; LANES]) = _mm256_cvtph_ps(load_halves_128(from));
     }
 
     #[inline]
@@ -56,11 +61,12 @@ pub(super) mod avx2 {
 #[cfg(target_arch = "x86_64")]
 pub(super) mod avx512 {
     use std::arch::x86_64::{
-        __m512, _mm512_add_ps, _mm512_fmadd_ps, _mm512_max_ps, _mm512_min_ps, _mm512_set1_ps,
+        __m512, _mm512_add_ps, _mm512_castsi512_ps, _mm512_cvtepu16_epi32, _mm512_cvtph_ps,
+        _mm512_fmadd_ps, _mm512_max_ps, _mm512_min_ps, _mm512_set1_ps, _mm512_slli_epi32,
     };
 
     pub(in crate::float) use crate::simd::x86::{
-        load_floats_512 as load, store_floats_512 as store,
+        load_floats_512 as load, load_halves_256, store_floats_512 as store,
     };
 
     pub(in crate::float) type Register = __m512;
@@ -72,6 +78,8 @@ pub(super) mod avx512 {
         fused(a: Register, b: Register, sum: Register) = _mm512_fmadd_ps(a, b, sum);
         add(a: Register, b: Register) = _mm512_add_ps(a, b);
         clamp(value: Register, least: Register, most: Register) = _mm512_min_ps(most, _mm512_max_ps(least, value));
+        load_brain(from: &[u16; LANES]) = _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(load_halves_256(from))));
+        load_half(from: &[u16; LANES]) = _mm512_cvtph_ps(load_halves_256(from));
     }
 
     #[inline]
@@ -91,10 +99,11 @@ pub(super) mod avx512 {
 pub(super) mod neon {
     use std::arch::aarch64::{
         float32x4_t, vaddq_f32, vdupq_n_f32, vfmaq_f32, vfmaq_laneq_f32, vmaxq_f32, vminq_f32,
+        vreinterpretq_f32_u32, vshll_n_u16,
     };
 
     pub(in crate::float) use crate::simd::arm::{
-        load_floats_128 as load, store_floats_128 as store,
+        load_floats_128 as load, load_halves_64, store_floats_128 as store, widen_halves_64,
     };
 
     pub(in crate::float) type Register = float32x4_t;
@@ -105,6 +114,8 @@ pub(super) mod neon {
         fused(a: Register, b: Register, sum: Register) = vfmaq_f32(sum, a, b);
         add(a: Register, b: Register) = vaddq_f32(a, b);
         clamp(value: Register, least: Register, most: Register) = vminq_f32(most, vmaxq_f32(least, value));
+        load_brain(from: &[u16; LANES]) = vreinterpretq_f32_u32(vshll_n_u16::<16>(load_halves_64(from)));
+        load_half(from: &[u16; LANES]) = widen_halves_64(load_halves_64(from));
     }
 
     #[inline]
@@ -126,6 +137,16 @@ pub(super) mod plain {
     #[inline]
     pub(in crate::float) fn load(from: &[f32; LANES]) -> Register {
         *from
+    }
+
+    #[inline]
+    pub(in crate::float) fn load_half(from: &[u16; LANES]) -> Register {
+        from.map(crate::float::half::half_number)
+    }
+
+    #[inline]
+    pub(in crate::float) fn load_brain(from: &[u16; LANES]) -> Register {
+        from.map(crate::float::half::brain_number)
     }
 
     #[inline]

@@ -1,49 +1,28 @@
 //! Products of one pixel with several panels of output channels at a time.
 
-use super::packed::FloatPanel;
+use super::packed::StoredPanel;
 use super::tile::Strip;
 use crate::simd::enter;
 
 /// Number of panels computed together. The sums of a single panel would wait for each other.
 const TOGETHER: usize = 4;
 
-/// Defines the functions for one instruction set.
-macro_rules! single {
-    (#[$set:meta] $registers:ident) => {
-        use super::{Strip, TOGETHER};
-        use crate::float::packed::FloatPanel;
-        use crate::float::registers::$registers::{LANES, add, clamp, fused, load, splat, store};
-
-        /// Multiplies one pixel by whole panels, several at a time.
+/// Defines the product of one pixel with `PANELS` panels of numbers that `$load` loads.
+macro_rules! beside {
+    (#[$set:meta] $name:ident, $number:ty, $values:ident, $load:ident) => {
         #[$set]
-        pub(super) fn single(
+        fn $name<const PANELS: usize>(
             strip: &Strip<'_>,
-            panels: &[FloatPanel<'_>],
+            panels: &[StoredPanel<'_>; PANELS],
             added: Option<&[f32]>,
             output: &mut [f32],
         ) {
-            let (several, rest) = panels.as_chunks::<TOGETHER>();
-            for panels in several {
-                beside(strip, panels, added, output);
-            }
-            for panel in rest {
-                beside(strip, &[*panel], added, output);
-            }
-        }
-
-        /// Multiplies one pixel by `PANELS` panels.
-        #[$set]
-        fn beside<const PANELS: usize>(
-            strip: &Strip<'_>,
-            panels: &[FloatPanel<'_>; PANELS],
-            added: Option<&[f32]>,
-            output: &mut [f32],
-        ) {
-            let mut weights: [&[[[f32; LANES]; 2]]; PANELS] = [&[]; PANELS];
+            let mut weights: [&[[[$number; LANES]; 2]]; PANELS] = [&[]; PANELS];
             let mut sums = [[splat(0.0); 2]; PANELS];
             for panel in 0..PANELS {
                 let (bias, rest) = panels[panel]
                     .values
+                    .$values()
                     .as_chunks::<LANES>()
                     .0
                     .as_chunks::<2>()
@@ -51,7 +30,7 @@ macro_rules! single {
                     .split_at(1);
                 weights[panel] = rest;
                 for wide in 0..2 {
-                    sums[panel][wide] = load(&bias[0][wide]);
+                    sums[panel][wide] = $load(&bias[0][wide]);
                 }
             }
             for tap in strip.taps {
@@ -63,7 +42,7 @@ macro_rules! single {
                     let input = splat(*input);
                     for panel in 0..PANELS {
                         for wide in 0..2 {
-                            let weight = load(&here[panel][place][wide]);
+                            let weight = $load(&here[panel][place][wide]);
                             sums[panel][wide] = fused(input, weight, sums[panel][wide]);
                         }
                     }
@@ -86,10 +65,76 @@ macro_rules! single {
     };
 }
 
+/// Defines the functions for one instruction set.
+macro_rules! single {
+    (#[$set:meta] $registers:ident) => {
+        use super::{StoredPanel, Strip, TOGETHER};
+        use crate::float::half::HalfKind;
+        use crate::float::packed::PanelValues;
+        use crate::float::registers::$registers::{
+            LANES, add, clamp, fused, load, load_brain, load_half, splat, store,
+        };
+
+        /// Multiplies one pixel by whole panels, several at a time.
+        #[$set]
+        pub(super) fn single(
+            strip: &Strip<'_>,
+            panels: &[StoredPanel<'_>],
+            added: Option<&[f32]>,
+            output: &mut [f32],
+        ) {
+            let (several, rest) = panels.as_chunks::<TOGETHER>();
+            for panels in several {
+                beside(strip, panels, added, output);
+            }
+            for panel in rest {
+                beside(strip, &[*panel], added, output);
+            }
+        }
+
+        /// Multiplies one pixel by `PANELS` panels, which are stored the same way.
+        #[$set]
+        fn beside<const PANELS: usize>(
+            strip: &Strip<'_>,
+            panels: &[StoredPanel<'_>; PANELS],
+            added: Option<&[f32]>,
+            output: &mut [f32],
+        ) {
+            match panels[0].values {
+                PanelValues::Singles(_) => singles(strip, panels, added, output),
+                PanelValues::Halves(HalfKind::Half, _) => halves(strip, panels, added, output),
+                PanelValues::Halves(HalfKind::Brain, _) => brains(strip, panels, added, output),
+            }
+        }
+
+        beside!(
+            #[$set]
+            singles,
+            f32,
+            singles,
+            load
+        );
+        beside!(
+            #[$set]
+            halves,
+            u16,
+            halves,
+            load_half
+        );
+        beside!(
+            #[$set]
+            brains,
+            u16,
+            halves,
+            load_brain
+        );
+    };
+}
+
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     single!(
-        #[target_feature(enable = "avx2,fma")]
+        #[target_feature(enable = "avx2,fma,f16c")]
         avx2
     );
 }
@@ -120,5 +165,5 @@ mod plain {
 enter! {
     /// Multiplies one pixel by panels without zero channels. `output` and `added` start at the
     /// strip's column.
-    fn single(strip: &Strip<'_>, panels: &[FloatPanel<'_>], added: Option<&[f32]>, output: &mut [f32]);
+    fn single(strip: &Strip<'_>, panels: &[StoredPanel<'_>], added: Option<&[f32]>, output: &mut [f32]);
 }

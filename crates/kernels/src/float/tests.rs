@@ -475,3 +475,53 @@ fn images_that_do_not_fit_are_an_error() {
     let before = [0, usize::MAX];
     assert!(run(WindowPositions { before, ..placed }, [16, 24, 24]).is_err());
 }
+
+/// Weights that 16 bits hold exactly take half of the memory, and give the sums of the same weights in float32.
+#[test]
+fn products_with_halves_are_those_with_floats() {
+    let [inputs, outputs] = [300, 270];
+    let short = |bits: u32| {
+        let numbers = numbers(5, inputs * outputs).into_iter();
+        numbers.map(move |it| f32::from_bits(it.to_bits() >> bits << bits))
+    };
+    // Without the bits that float16 and bfloat16 lack. The factor 2^60 exceeds float16.
+    let halves = short(13).map(|it| if it.abs() < 6.2e-5 { 0.0 } else { it });
+    for weights in [
+        halves.collect::<Vec<f32>>(),
+        short(16)
+            .map(|it| it * f32::from_bits(0x5d80_0000))
+            .collect(),
+    ] {
+        let mut other = weights.clone();
+        other[0] = 0.1;
+        for cpu in Cpu::all().filter(|cpu| *cpu != Cpu::PLAIN) {
+            let product = |weights: &[f32]| {
+                FloatProduct::new(cpu, inputs, outputs, weights, None, Activation::None).unwrap()
+            };
+            let (product, floats) = (product(&weights), product(&other));
+            assert!(
+                product.bytes() < floats.bytes() * 3 / 5,
+                "{:?}",
+                cpu.level()
+            );
+            for rows in [1, 2, 3, 4, 7, 40] {
+                let input = numbers(7, rows * inputs);
+                let added = numbers(9, rows * outputs);
+                let run = |product: &FloatProduct| {
+                    let mut output = vec![0.0; rows * outputs];
+                    let added = (rows > 2).then_some(&*added);
+                    let done = product.run(rows, &input, added, &mut output, Split::ONE);
+                    done.map(|()| output).unwrap()
+                };
+                let (found, wanted) = (run(&product), run(&floats));
+                for (at, (found, wanted)) in found.iter().zip(&wanted).enumerate() {
+                    assert!(
+                        at % outputs == 0 || found.to_bits() == wanted.to_bits(),
+                        "{:?}, {rows} rows, {at}: {found}, {wanted}",
+                        cpu.level()
+                    );
+                }
+            }
+        }
+    }
+}

@@ -30,7 +30,7 @@ macro_rules! tile {
 
         /// Computes all tiles of a strip for one panel.
         #[$set]
-        pub(super) fn strip(strip: &Strip<'_>, panel: FloatPanel<'_>, added: Option<&[f32]>, output: &mut [f32]) {
+        pub(super) fn strip(strip: &Strip<'_>, panel: FloatPanel<&[f32]>, added: Option<&[f32]>, output: &mut [f32]) {
             let two = panel.wide > LANES;
             let (mut taps, mut first) = (strip.taps, 0);
             for rows in crate::window::tiles(strip.pixels, $most) {
@@ -54,7 +54,7 @@ macro_rules! tile {
         fn tile<const ROWS: usize, const WIDE: usize>(
             strip: &Strip<'_>,
             taps: &[&[f32]],
-            panel: FloatPanel<'_>,
+            panel: FloatPanel<&[f32]>,
             added: Option<&[f32]>,
             output: &mut [f32],
         ) {
@@ -169,7 +169,7 @@ mod avx512 {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(super) fn strip(
         strip: &Strip<'_>,
-        panel: FloatPanel<'_>,
+        panel: FloatPanel<&[f32]>,
         added: Option<&[f32]>,
         output: &mut [f32],
     ) {
@@ -193,5 +193,5 @@ mod plain {
 enter! {
     /// Computes all tiles of a strip for one panel. `added` is added before clamping. `output` and
     /// `added` start at the strip's first pixel.
-    fn strip(strip: &Strip<'_>, panel: FloatPanel<'_>, added: Option<&[f32]>, output: &mut [f32]);
+    fn strip(strip: &Strip<'_>, panel: FloatPanel<&[f32]>, added: Option<&[f32]>, output: &mut [f32]);
 }

@@ -12,7 +12,7 @@ use std::ops::Range;
 pub use visible::VisibleKeys;
 
 use super::activate::exponential;
-use super::packed::AlignedNumbers;
+use super::aligned::AlignedNumbers;
 use super::{matrix, shape};
 use crate::length::check_length;
 use crate::simd::compiled;
