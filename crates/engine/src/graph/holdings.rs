@@ -122,8 +122,9 @@ impl MemoryUse {
                 }
             } else if let Some(run) = operator.downcast_ref::<RecurrentRun>() {
                 for product in run.products() {
-                    product.turned().into_iter().for_each(|it| self.tensor(it));
-                    self.graph(product.graph());
+                    let (address, size) = product.held();
+                    self.add_block(address, size);
+                    product.graph().into_iter().for_each(|it| self.graph(it));
                 }
             }
         }

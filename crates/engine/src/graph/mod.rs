@@ -20,6 +20,7 @@ pub(crate) mod builder;
 pub(crate) mod calling;
 pub(crate) mod convolution;
 pub(crate) mod corrections;
+pub(crate) mod dynamic;
 pub(crate) mod elements;
 pub(crate) mod engine_error;
 pub(crate) mod error_function;

@@ -279,7 +279,6 @@ fn run(
         inputs.len() - 1
     };
     let recurrent = reordered(lowering, order, side.state, size)?;
-    let recurrent_at = give(recurrent);
     let mut initial = [None; 2];
     for (place, state) in initial.iter_mut().zip(states) {
         let found = lowering.shape(*state)?;
@@ -307,6 +306,7 @@ fn run(
     }
     let builder = &mut lowering.frame.builder;
     let fact = builder.model.outlet_fact(recurrent)?;
+    let weights = fact.konst.is_none().then(|| give(recurrent));
     let (product, last) = products(&layer.cell, fact, batch)?;
     let run = RecurrentRun {
         cell: layer.cell.clone(),
@@ -314,7 +314,7 @@ fn run(
             is_reverse: side.is_reverse,
             activations: layer.activations.clone(),
             from_input: 0,
-            weights: recurrent_at,
+            weights,
             bias: inner_bias,
             peepholes,
             product,
@@ -324,7 +324,6 @@ fn run(
         states: initial,
         hidden: size,
         keeps_all: every,
-        rounds: false,
     };
     let made = builder.wire_all(run, &inputs)?;
     // Without the direction, a final state has the shape of the output of the last step.

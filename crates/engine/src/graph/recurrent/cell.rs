@@ -102,6 +102,12 @@ pub(crate) trait RecurrentNumber: Datum + Float {
 
     /// Converts an attribute's value.
     fn of(value: f32) -> Self;
+
+    /// Returns numbers of single precision as they are.
+    fn single(values: &[Self]) -> Option<&[f32]>;
+
+    /// Like [`single`](Self::single), to be written.
+    fn single_mut(values: &mut [Self]) -> Option<&mut [f32]>;
 }
 
 impl RecurrentNumber for f32 {
@@ -111,6 +117,14 @@ impl RecurrentNumber for f32 {
 
     fn of(value: f32) -> Self {
         value
+    }
+
+    fn single(values: &[Self]) -> Option<&[f32]> {
+        Some(values)
+    }
+
+    fn single_mut(values: &mut [Self]) -> Option<&mut [f32]> {
+        Some(values)
     }
 }
 
@@ -149,6 +163,14 @@ impl RecurrentNumber for f64 {
 
     fn of(value: f32) -> Self {
         f64::from(value)
+    }
+
+    fn single(_: &[Self]) -> Option<&[f32]> {
+        None
+    }
+
+    fn single_mut(_: &mut [Self]) -> Option<&mut [f32]> {
+        None
     }
 }
 

@@ -1,8 +1,7 @@
 //! Products of states with R, the recurrent weights.
 //!
-//! A small stored R is multiplied here, row by row, because a step of a small recurrence takes less
-//! time than running a plan. Other products run as small plans of the library, which has the best
-//! code for each shape and packs a stored R once.
+//! A stored R of float32 or of bytes is packed for a kernel. Other products run as small plans of
+//! the library.
 //!
 //! Invariant: a plan that failed is not used again.
 
@@ -14,38 +13,43 @@ use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::array::Slice;
 use tract_onnx::tract_core::ops::einsum::EinSum;
 use tract_onnx::tract_core::plan::SimplePlan;
-use tract_onnx::tract_core::tract_data::itertools::izip;
 
 use super::super::fast;
 use super::cell::{Cell, CellKind, RecurrentNumber};
-
-/// Maximum number of multiplications of a small product, which is faster to compute than to plan.
-const MAX_SMALL_MULTIPLICATIONS: usize = 1 << 12;
-/// Number of rows of R that are added at once.
-const ROWS_AT_ONCE: usize = 4;
+use super::quantised::RecurrentBytes;
+use pkgtool_kernels::float::{Activation, FloatProduct};
+use pkgtool_kernels::{Cpu, Split};
 
 /// A product with some rows of R.
 #[derive(Debug, Clone)]
 pub(crate) struct RecurrentProduct {
-    plan: Arc<TypedSimplePlan>,
+    by: Arc<Weights>,
     /// Number of rows of R.
     rows: usize,
-    /// Idle states of the plan, for the next products.
-    idle: Arc<Idle>,
-    /// Is `true` if R is part of the plan, `false` if it is an input.
-    is_stored: bool,
     /// Is `true` if R is stored and finite. Zero times R is zero then.
     is_finite: bool,
-    /// A small stored R, transposed so that the factors of one state element are contiguous.
-    turned: Option<Arc<Tensor>>,
 }
 
-#[derive(Default)]
-struct Idle(Mutex<Vec<TypedSimpleState>>);
+/// R, as states are multiplied by it.
+#[derive(Debug)]
+enum Weights {
+    Floats(FloatProduct),
+    Bytes(RecurrentBytes),
+    Planned(PlannedProduct),
+}
 
-impl fmt::Debug for Idle {
+/// A product as a plan of the library.
+struct PlannedProduct {
+    plan: Arc<TypedSimplePlan>,
+    /// Idle states of the plan, for the next products.
+    idle: Mutex<Vec<TypedSimpleState>>,
+    /// Is `true` if R is an input of the plan, not part of it.
+    reads_weights: bool,
+}
+
+impl fmt::Debug for PlannedProduct {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Idle")
+        write!(f, "PlannedProduct({:?})", self.plan)
     }
 }
 
@@ -69,26 +73,113 @@ pub(crate) fn products(
 impl RecurrentProduct {
     /// Creates the product of a batch of states with these rows of R.
     pub(crate) fn new(weights: &TypedFact, rows: Range<usize>, batch: &TDim) -> TractResult<Self> {
-        let (dtype, stored) = (weights.datum_type, weights.konst.as_ref());
-        let size = weights.shape[1].clone();
+        let stored = weights.konst.as_ref();
+        let stored = stored.map(|stored| stored.slice(0, rows.start, rows.end));
+        let stored = stored.transpose()?;
+        let (by, is_finite) = match (weights.datum_type, &stored) {
+            (DatumType::F32, Some(stored)) if stored.len() > 0 => {
+                let numbers = stored.try_as_plain_ram()?;
+                let numbers = numbers.as_slice::<f32>()?;
+                let (inputs, outputs, cpu) = (stored.shape()[1], rows.len(), Cpu::chosen());
+                let packed =
+                    FloatProduct::new(cpu, inputs, outputs, numbers, None, Activation::None);
+                let is_finite = numbers.iter().all(|weight| weight.is_finite());
+                (Weights::Floats(packed.map_err(TractError::msg)?), is_finite)
+            }
+            _ => {
+                let planned = PlannedProduct::new(weights, stored, rows.clone(), batch)?;
+                (Weights::Planned(planned), false)
+            }
+        };
+        Ok(Self {
+            by: Arc::new(by),
+            rows: rows.len(),
+            is_finite,
+        })
+    }
+
+    /// Creates the product with bytes.
+    pub(crate) fn of_bytes(product: RecurrentBytes) -> Self {
+        Self {
+            rows: product.outputs(),
+            by: Arc::new(Weights::Bytes(product)),
+            is_finite: true,
+        }
+    }
+
+    /// Returns the graph that computes the product, if one does.
+    pub(crate) fn graph(&self) -> Option<&TypedModel> {
+        match &*self.by {
+            Weights::Planned(planned) => Some(planned.plan.model()),
+            _ => None,
+        }
+    }
+
+    /// Returns the address and the size of the packed weights, in bytes.
+    pub(crate) fn held(&self) -> (usize, usize) {
+        let bytes = match &*self.by {
+            Weights::Floats(product) => product.bytes(),
+            Weights::Bytes(product) => product.bytes(),
+            Weights::Planned(_) => 0,
+        };
+        (Arc::as_ptr(&self.by).addr(), bytes)
+    }
+
+    /// Multiplies states of this size with R and writes the sums to `to`. `weights` is the whole R,
+    /// if it is not stored.
+    pub(crate) fn multiply<T: RecurrentNumber>(
+        &self,
+        states: &[T],
+        size: usize,
+        weights: Option<&TValue>,
+        to: &mut Vec<T>,
+    ) -> TractResult<()> {
+        let batch = states.len() / size.max(1);
+        to.clear();
+        to.resize(batch * self.rows, T::zero());
+        // Fast path for the zero state with which most sequences start.
+        if self.is_finite && states.iter().all(T::is_zero) {
+            return Ok(());
+        }
+        let single = || T::single(states).context("packed weights are float32");
+        match &*self.by {
+            Weights::Floats(product) => {
+                let (states, to) = (single()?, T::single_mut(to).unwrap_or_default());
+                let done = product.run(batch, states, None, to, Split::current());
+                done.map_err(TractError::msg)
+            }
+            Weights::Bytes(product) => {
+                let (states, to) = (single()?, T::single_mut(to).unwrap_or_default());
+                let done = product.run(states, to, Split::current());
+                done.map_err(TractError::msg)
+            }
+            Weights::Planned(planned) => {
+                let states = Tensor::from_shape(&[batch, size], states)?;
+                let product = planned.run(states, weights)?;
+                let view = product.try_as_plain_ram()?;
+                to.copy_from_slice(view.as_slice::<T>()?);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl PlannedProduct {
+    fn new(
+        weights: &TypedFact,
+        stored: Option<Tensor>,
+        rows: Range<usize>,
+        batch: &TDim,
+    ) -> TractResult<Self> {
+        let dtype = weights.datum_type;
         let mut model = TypedModel::default();
         let batch = match batch.as_i64() {
             Some(batch) => batch.to_dim(),
             None => model.symbols.sym("batch").to_dim(),
         };
-        let state = model.add_source("state", dtype.fact([batch, size]))?;
-        let mut turned = None;
-        let mut is_finite = false;
+        let state = model.add_source("state", dtype.fact([batch, weights.shape[1].clone()]))?;
+        let reads_weights = stored.is_none();
         let weights = if let Some(stored) = stored {
-            let stored = stored.slice(0, rows.start, rows.end)?;
-            if (1..=MAX_SMALL_MULTIPLICATIONS).contains(&stored.len()) {
-                turned = Some(stored.clone().permute_axes(&[1, 0])?.into_arc_tensor());
-            }
-            is_finite = match dtype {
-                DatumType::F32 => all_finite::<f32>(&stored)?,
-                DatumType::F64 => all_finite::<f64>(&stored)?,
-                _ => false,
-            };
             model.add_const("weights", stored)?
         } else {
             let whole = model.add_source("whole", weights.without_value())?;
@@ -99,95 +190,26 @@ impl RecurrentProduct {
         model.select_output_outlets(&outputs)?;
         Ok(Self {
             plan: SimplePlan::new(fast::optimized(model, |_| None, |_| Ok(()))?)?,
-            idle: Arc::default(),
-            is_stored: stored.is_some(),
-            rows: rows.len(),
-            is_finite,
-            turned,
+            idle: Mutex::default(),
+            reads_weights,
         })
     }
 
-    /// Returns the graph that computes the product.
-    pub(crate) fn graph(&self) -> &TypedModel {
-        self.plan.model()
-    }
-
-    /// Returns the transposed R, if the product is computed without the graph.
-    pub(crate) fn turned(&self) -> Option<&Arc<Tensor>> {
-        self.turned.as_ref()
-    }
-
-    /// Multiplies states of this size with R. `weights` is the whole R; it is used only if R is not
-    /// stored.
-    pub(crate) fn multiply<T: RecurrentNumber>(
-        &self,
-        states: &[T],
-        size: usize,
-        weights: &TValue,
-    ) -> TractResult<Vec<T>> {
-        let batch = states.len() / size.max(1);
-        // Fast path for the zero state with which most sequences start.
-        if self.is_finite && states.iter().all(T::is_zero) {
-            return Ok(vec![T::zero(); batch * self.rows]);
-        }
-        if let Some(turned) = &self.turned
-            && batch * turned.len() <= MAX_SMALL_MULTIPLICATIONS
-        {
-            let view = turned.try_as_plain_ram()?;
-            return Ok(small(states, size, view.as_slice::<T>()?));
-        }
-        let states = Tensor::from_shape(&[batch, size], states)?;
+    fn run(&self, states: Tensor, weights: Option<&TValue>) -> TractResult<TValue> {
         let mut inputs = tvec!(states.into_tvalue());
-        if !self.is_stored {
-            inputs.push(weights.clone());
+        if self.reads_weights {
+            inputs.push(weights.context("computed weights are missing")?.clone());
         }
         let waiting = self.idle().pop();
         let mut state = waiting.map_or_else(|| self.plan.spawn(), Ok)?;
         let outputs = state.run(inputs)?;
         self.idle().push(state);
-        let product = args_1!(outputs);
-        let view = product.try_as_plain_ram()?;
-        Ok(view.as_slice::<T>()?.to_vec())
+        Ok(args_1!(outputs))
     }
 
     fn idle(&self) -> impl std::ops::DerefMut<Target = Vec<TypedSimpleState>> {
-        self.idle.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn all_finite<T: RecurrentNumber>(weights: &Tensor) -> TractResult<bool> {
-    let view = weights.try_as_plain_ram()?;
-    Ok(view
-        .as_slice::<T>()?
-        .iter()
-        .all(|weight| weight.is_finite()))
-}
-
-/// Computes the product with a transposed R of at least one element: sums over its rows, computed
-/// side by side.
-fn small<T: RecurrentNumber>(states: &[T], size: usize, turned: &[T]) -> Vec<T> {
-    let width = turned.len() / size;
-    let mut sums = vec![T::zero(); states.len() / size * width];
-    for (state, sums) in states.chunks_exact(size).zip(sums.chunks_exact_mut(width)) {
-        let blocks = turned.chunks(ROWS_AT_ONCE * width);
-        for (elements, rows) in state.chunks(ROWS_AT_ONCE).zip(blocks) {
-            let &[a, b, c, d] = elements else {
-                for (element, row) in elements.iter().zip(rows.chunks_exact(width)) {
-                    for (sum, weight) in sums.iter_mut().zip(row) {
-                        *sum = *sum + *element * *weight;
-                    }
-                }
-                continue;
-            };
-            let (front, back) = rows.split_at(2 * width);
-            let (first, second) = front.split_at(width);
-            let (third, fourth) = back.split_at(width);
-            for (sum, p, q, r, s) in izip!(&mut *sums, first, second, third, fourth) {
-                *sum = *sum + ((a * *p + b * *q) + (c * *r + d * *s));
-            }
-        }
-    }
-    sums
 }
 
 #[cfg(test)]
@@ -216,8 +238,10 @@ mod tests {
         size: usize,
     ) -> Vec<f32> {
         let whole = weights.konst.clone().expect("it is stored").into_tvalue();
-        let found = product.multiply(states, size, &whole);
-        found.expect("it can be multiplied")
+        let mut found = Vec::new();
+        let done = product.multiply(states, size, Some(&whole), &mut found);
+        done.expect("it can be multiplied");
+        found
     }
 
     fn assert_close(found: &[f32], expected: &[f32], what: &str) {
@@ -249,7 +273,7 @@ mod tests {
         sums
     }
 
-    /// Covers small and large products, a part of R and all of it, with and without a known batch.
+    /// Covers a stored and a computed R, a part of it and all, with and without a known batch.
     /// Each runs three times, with other states in between.
     #[test]
     fn each_way_to_multiply_gives_the_product_in_every_run() {
@@ -267,8 +291,10 @@ mod tests {
             for batch_size in [known, unknown] {
                 let product = RecurrentProduct::new(&weights, part.clone(), &batch_size);
                 let product = product.expect("it can be planned");
-                let mut planned = product.clone();
-                planned.turned = None;
+                let computed = TypedFact::dt_shape(DatumType::F32, &*weights.shape);
+                let planned = RecurrentProduct::new(&computed, part.clone(), &batch_size);
+                let planned = planned.expect("it can be planned");
+                assert!(product.graph().is_none() && planned.graph().is_some());
                 for round in 0..3 {
                     let states = numbers(batch * size, 17 + round);
                     let what = format!("{rows} x {size}, batch {batch_size}, round {round}");
@@ -276,7 +302,6 @@ mod tests {
                     assert_close(&run(&product, &weights, &states, size), &sums, &what);
                     assert_close(&run(&planned, &weights, &states, size), &sums, &what);
                 }
-                assert_eq!(product.turned.is_some(), rows < 600);
             }
         }
     }

@@ -1,85 +1,115 @@
-//! The arithmetic of `DynamicQuantizeLSTM`: stored integers are dequantised, and the other operand
-//! is first rounded to 256 steps, as in ONNX Runtime.
+//! Products of rows with stored bytes, as `DynamicQuantizeLSTM` of ONNX Runtime computes them: the
+//! rows are quantised on a grid that covers them.
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::tract_data::itertools::izip;
 
-use crate::graph::kernel::Kernel;
+use crate::graph::dynamic::quantise;
+use crate::graph::rows::turned;
+use pkgtool_kernels::bytes::{Sign, SumProduct};
+use pkgtool_kernels::{Cpu, Split};
 
-/// Rounds numbers to 256 steps between their minimum, or zero, and their maximum.
-pub(crate) fn round(values: &mut [f32]) {
-    let least = values.iter().copied().fold(0.0, f32::min);
-    let most = values.iter().copied().fold(0.0, f32::max);
-    let scale = if most > least {
-        (most - least) / 255.0
-    } else {
-        1.0
-    };
-    let zero = (-least / scale).clamp(0.0, 255.0).round_ties_even();
-    for value in values {
-        let step = ((*value / scale).round_ties_even() + zero).clamp(0.0, 255.0);
-        *value = (step - zero) * scale;
-    }
+/// Stored bytes with their scales.
+#[derive(Debug)]
+pub(crate) struct RecurrentBytes {
+    product: SumProduct,
+    /// The scale of each output.
+    scales: Vec<f32>,
 }
 
-/// Dequantises integers of shape [directions, inputs, rows] to numbers of shape [directions, rows,
-/// inputs]. Scales and zero points are given per direction, or per direction and row.
-pub(crate) fn dequantise(
-    stored: &Tensor,
-    scale: &Tensor,
-    zero: Option<&Tensor>,
-) -> TractResult<Tensor> {
-    let &[directions, columns, rows] = stored.shape() else {
-        bail!(
-            "expected weights of three dimensions, got the shape {:?}",
-            stored.shape()
-        );
-    };
-    let spread = |tensor: &Tensor| -> TractResult<Vec<f32>> {
-        let values = tensor.cast_to::<f32>()?;
-        let values = values.try_as_plain_ram()?.as_slice::<f32>()?.to_vec();
-        if values.len() == directions * rows {
-            return Ok(values);
-        }
-        ensure!(
-            values.len() == directions,
-            "got {} scales or zero points for {directions} directions of {rows} rows",
-            values.len()
-        );
-        Ok(values
-            .iter()
-            .flat_map(|value| std::iter::repeat_n(*value, rows))
-            .collect())
-    };
-    let scales = spread(scale)?;
-    let zeros = match zero {
-        Some(zero) => spread(zero)?,
-        None => vec![0.0; scales.len()],
-    };
-    let stored = stored.cast_to::<f32>()?;
-    let stored = stored.try_as_plain_ram()?;
-    let stored = stored.as_slice::<f32>()?;
-    let mut values = vec![0.0; stored.len()];
-    for direction in 0..directions {
-        for row in 0..rows {
-            let at = direction * rows + row;
-            let to = &mut values[at * columns..(at + 1) * columns];
-            let from = stored[direction * columns * rows + row..]
-                .iter()
-                .step_by(rows);
-            for (to, from) in izip!(to, from) {
-                *to = (from - zeros[at]) * scales[at];
+impl RecurrentBytes {
+    /// Returns the product of each direction. The bytes have the shape [directions, inputs,
+    /// outputs]. Scales and zero points are given for each direction, or for each output of each.
+    pub(crate) fn of_directions(
+        stored: &Tensor,
+        scales: &Tensor,
+        zeros: Option<&Tensor>,
+    ) -> TractResult<Vec<Self>> {
+        let &[directions, inputs, outputs] = stored.shape() else {
+            bail!(
+                "expected weights of three dimensions, got the shape {:?}",
+                stored.shape()
+            );
+        };
+        let scales = of_outputs::<f32>(scales, [directions, outputs])?;
+        let zeros = match zeros {
+            Some(zeros) => of_outputs::<i32>(zeros, [directions, outputs])?,
+            None => vec![0; directions * outputs],
+        };
+        // Unsigned bytes and their zero points are moved by 128.
+        let (flip, away) = match stored.datum_type() {
+            DatumType::I8 => (0, 0),
+            DatumType::U8 => (0x80, 128),
+            other => bail!("expected weights of bytes, got {other:?}"),
+        };
+        let zeros: Vec<i32> = zeros.iter().map(|zero| zero - away).collect();
+        let stored = stored.try_as_plain_ram()?;
+        let stored = stored.as_bytes().iter();
+        let stored: Vec<i8> = stored.map(|byte| (byte ^ flip).cast_signed()).collect();
+        let product = |side: usize| {
+            let of_side = side * outputs..(side + 1) * outputs;
+            let weights = &stored[side * inputs * outputs..(side + 1) * inputs * outputs];
+            let product = SumProduct::new(
+                Cpu::chosen(),
+                [inputs, outputs],
+                &turned(weights, outputs),
+                &zeros[of_side.clone()],
+                Sign::Unsigned,
+            );
+            Ok(Self {
+                product: product.map_err(TractError::msg)?,
+                scales: scales[of_side].to_vec(),
+            })
+        };
+        (0..directions).map(product).collect()
+    }
+
+    /// Returns the number of outputs of a row.
+    pub(crate) fn outputs(&self) -> usize {
+        self.scales.len()
+    }
+
+    /// Returns the memory used, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.product.bytes() + size_of_val(self.scales.as_slice())
+    }
+
+    /// Multiplies rows, which share a grid.
+    pub(crate) fn run(&self, rows: &[f32], to: &mut [f32], split: Split) -> Result<(), String> {
+        let mut bytes = vec![0; rows.len()];
+        let grid = quantise(rows, &mut bytes, split)?;
+        let mut sums = vec![0; to.len()];
+        self.product
+            .run(grid.zero_point, &bytes, &mut sums, split)?;
+        let outputs = self.outputs();
+        for (to, sums) in izip!(to.chunks_exact_mut(outputs), sums.chunks_exact(outputs)) {
+            for (to, sum, scale) in izip!(to, sums, &self.scales) {
+                #[expect(clippy::cast_precision_loss, reason = "ONNX Runtime rounds it, too")]
+                let sum = *sum as f32;
+                *to = sum * (grid.scale * scale);
             }
         }
+        Ok(())
     }
-    Tensor::from_shape(&[directions, rows, columns], &values)
 }
 
-/// Creates an operator that rounds a tensor with this fact.
-pub(crate) fn rounding(fact: &TypedFact) -> Kernel {
-    Kernel::new("RoundDynamically", tvec!(fact.without_value()), |inputs| {
-        let mut values = Tensor::clone(&inputs[0]);
-        round(values.try_as_plain_ram_mut()?.as_slice_mut::<f32>()?);
-        Ok(tvec!(values))
-    })
+/// Returns one value for each output of each direction.
+fn of_outputs<T: Datum + Copy>(
+    tensor: &Tensor,
+    [directions, outputs]: [usize; 2],
+) -> TractResult<Vec<T>> {
+    let values = tensor.cast_to::<T>()?;
+    let values = values.try_as_plain_ram()?.as_slice::<T>()?.to_vec();
+    if values.len() == directions * outputs {
+        return Ok(values);
+    }
+    ensure!(
+        values.len() == directions,
+        "got {} scales or zero points for {directions} directions of {outputs} outputs",
+        values.len()
+    );
+    let spread = values.iter();
+    Ok(spread
+        .flat_map(|value| std::iter::repeat_n(*value, outputs))
+        .collect())
 }

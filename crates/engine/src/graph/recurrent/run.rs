@@ -7,7 +7,6 @@ use tract_onnx::tract_core::internal::*;
 
 use super::cell::{Cell, CellKind, CellRow, GateActivation, GateFunctions, RecurrentNumber, add};
 use super::product::RecurrentProduct;
-use super::quantised;
 
 /// The operator. The numbers are input indices.
 #[derive(Debug, Clone)]
@@ -22,8 +21,6 @@ pub(crate) struct RecurrentRun {
     pub(crate) hidden: usize,
     /// Is `true` if the hidden state after every step is an output.
     pub(crate) keeps_all: bool,
-    /// Is `true` if states are rounded before they are multiplied ([`quantised`]).
-    pub(crate) rounds: bool,
 }
 
 /// One direction.
@@ -33,8 +30,8 @@ pub(crate) struct RunSide {
     pub(crate) activations: Vec<GateActivation>,
     /// The product of the sequence with W.
     pub(crate) from_input: usize,
-    /// R.
-    pub(crate) weights: usize,
+    /// R, unless it is part of the product.
+    pub(crate) weights: Option<usize>,
     pub(crate) bias: Option<usize>,
     pub(crate) peepholes: Option<usize>,
     pub(crate) product: RecurrentProduct,
@@ -117,21 +114,6 @@ impl RecurrentRun {
             None => Ok(vec![T::zero(); size]),
         }
     }
-
-    fn multiply<T: RecurrentNumber>(
-        &self,
-        by: &RecurrentProduct,
-        states: &[T],
-        weights: &TValue,
-    ) -> TractResult<Vec<T>> {
-        if !self.rounds {
-            return by.multiply(states, self.hidden, weights);
-        }
-        let mut rounded = Tensor::from_shape(&[states.len()], states)?;
-        let mut view = rounded.try_as_plain_ram_mut()?;
-        quantised::round(view.as_slice_mut::<f32>()?);
-        by.multiply(view.as_slice::<T>()?, self.hidden, weights)
-    }
 }
 
 /// One direction's iteration over the sequence.
@@ -144,11 +126,13 @@ struct DirectionWalk<'a, T: RecurrentNumber> {
     bias: Option<Vec<T>>,
     peepholes: Option<Vec<T>>,
     functions: GateFunctions<T>,
-    /// R.
-    weights: &'a TValue,
+    /// R, unless it is part of the product.
+    weights: Option<&'a TValue>,
     /// Rows that have not reached their end.
     active: Vec<usize>,
     gates: Vec<T>,
+    /// The contribution of the states to the gates.
+    recurrent: Vec<T>,
     hidden: Vec<T>,
     memory: Vec<T>,
 }
@@ -181,9 +165,10 @@ impl<'a, T: RecurrentNumber> DirectionWalk<'a, T> {
             bias: vector(side.bias, 2 * width)?,
             peepholes: vector(side.peepholes, 3 * run.hidden)?,
             functions: GateFunctions::new(&side.activations)?,
-            weights: &inputs[side.weights],
+            weights: side.weights.map(|at| &inputs[at]),
             active: Vec::with_capacity(lengths.len()),
             gates: vec![T::zero(); lengths.len() * width],
+            recurrent: Vec::new(),
             hidden: run.state(run.states[0], at, inputs)?,
             memory: run.state(run.states[1], at, inputs)?,
         })
@@ -214,7 +199,9 @@ impl<'a, T: RecurrentNumber> DirectionWalk<'a, T> {
         }
         let run = self.run;
         let side = &run.sides[self.at];
-        let mut recurrent = run.multiply(&side.product, &self.hidden, self.weights)?;
+        let mut recurrent = std::mem::take(&mut self.recurrent);
+        let product = &side.product;
+        product.multiply(&self.hidden, size, self.weights, &mut recurrent)?;
         let each = recurrent.len() / batch.max(1);
         if let Some(bias) = &self.bias {
             let bias = &bias[width..width + each];
@@ -223,7 +210,9 @@ impl<'a, T: RecurrentNumber> DirectionWalk<'a, T> {
         }
         self.active = active;
         if let Some(last) = &side.last {
-            return self.reset_first(&recurrent, last);
+            self.reset_first(&recurrent, last)?;
+            self.recurrent = recurrent;
+            return Ok(());
         }
         for &row in &self.active {
             let states = row * size..(row + 1) * size;
@@ -236,6 +225,7 @@ impl<'a, T: RecurrentNumber> DirectionWalk<'a, T> {
             };
             self.run.cell.step(row, &self.functions)?;
         }
+        self.recurrent = recurrent;
         Ok(())
     }
 
@@ -255,7 +245,8 @@ impl<'a, T: RecurrentNumber> DirectionWalk<'a, T> {
                 *state = *state * *by;
             }
         }
-        let new = self.run.multiply(last, &reset, self.weights)?;
+        let mut new = Vec::new();
+        last.multiply(&reset, size, self.weights, &mut new)?;
         for &row in &self.active {
             let gates = &mut self.gates[row * width..(row + 1) * width];
             let states = row * size..(row + 1) * size;

@@ -1,6 +1,7 @@
 //! Bounds of the activations between an operator and its quantisation, as ranges of quantised
 //! numbers.
 
+use crate::graph::dynamic::place;
 use pkgtool_kernels::bytes::elementwise::{Grid, IntegerRange};
 
 /// Bounds of real numbers.
@@ -45,19 +46,6 @@ impl Bounds {
             most,
         }
     }
-}
-
-/// Quantises a real number like `QuantizeLinear`. Rounding is monotonic, so a bound can be rounded
-/// instead of the clamped number.
-pub(super) fn place(grid: Grid, number: f32) -> i32 {
-    let (least, most) = grid.sign.range();
-    let steps = (number / grid.scale).round_ties_even();
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "clamped to 24 bits, and NaN becomes 0"
-    )]
-    let steps = steps.clamp(-1e7, 1e7) as i32;
-    (steps + grid.zero_point).clamp(least, most)
 }
 
 /// Combines two ranges that are applied one after the other.

@@ -5,15 +5,13 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use super::bounds::place;
 use super::node;
 use super::product::{QuantisedBytes, matrix_sizes};
 use crate::frontends::onnx::node_operator::{Built, NodeOperator, Tensors, Wired, operator};
+use crate::graph::dynamic::quantise;
 use crate::graph::kernel::Kernel;
 use crate::graph::pool::{computed_from_bytes, computed_to_bytes};
 use crate::graph::rows::{rules_of_rows, turned, with_last};
-use pkgtool_kernels::bytes::elementwise::{Grid, IntegerRange};
-use pkgtool_kernels::bytes::real::extent;
 use pkgtool_kernels::bytes::{Sign, SumProduct};
 use pkgtool_kernels::{Cpu, Split};
 
@@ -24,26 +22,6 @@ pub(super) fn build_product(_: &ParsingContext, node: &NodeProto) -> Built {
         weights: QuantisedBytes::of(node)?,
     };
     operator(node::SUMS, None, product)
-}
-
-/// Returns the grid of unsigned bytes that covers these numbers and zero. If all are zero the scale
-/// is 1, as in ONNX Runtime.
-fn grid([least, most]: [f32; 2]) -> Grid {
-    #[expect(clippy::float_cmp, reason = "equal only if both are zero")]
-    let is_all_zero = least == most;
-    let scale = if is_all_zero {
-        1.0
-    } else {
-        (most - least) / 255.0
-    };
-    let zero = (-least / scale).round_ties_even().clamp(0.0, 255.0);
-    #[expect(clippy::cast_possible_truncation, reason = "a byte; NaN becomes 0")]
-    let zero_point = zero as i32;
-    Grid {
-        sign: Sign::Unsigned,
-        scale,
-        zero_point,
-    }
 }
 
 /// A `DynamicQuantizeLinear`.
@@ -72,23 +50,16 @@ impl NodeOperator for DynamicQuantization {
             f32::fact([0_usize; 0]),
             u8::fact([0_usize; 0])
         );
-        let cpu = Cpu::chosen();
         let kernel = Kernel::new("QuantizeRun", facts, move |inputs| {
-            let mut of_run = grid([0.0; 2]);
+            let mut grid = None;
             let work = |from: &[&[f32]], to: &mut [u8], split: Split| {
-                of_run = grid(extent(cpu, from[0], split));
-                if !of_run.scale.is_normal() {
-                    // The scale is too small or too large for float32.
-                    to.iter_mut().zip(from[0]).for_each(|(to, number)| {
-                        *to = of_run.sign.byte(place(of_run, *number));
-                    });
-                    return Ok(());
-                }
-                of_run.round(cpu, IntegerRange::whole(of_run.sign), from[0], to, split)
+                grid = Some(quantise(from[0], to, split)?);
+                Ok(())
             };
             let bytes = computed_to_bytes(DatumType::U8, inputs[0].shape(), inputs, work)?;
-            let zero = of_run.sign.byte(of_run.zero_point);
-            let scale = Arc::new(tensor0(of_run.scale));
+            let grid = grid.context("the numbers were not read")?;
+            let zero = grid.sign.byte(grid.zero_point);
+            let scale = Arc::new(tensor0(grid.scale));
             Ok(tvec!(bytes, scale, Arc::new(tensor0(zero))))
         });
         model.wire_node(prefix, kernel, inputs)
@@ -148,24 +119,4 @@ fn zero_point(tensor: &Tensor) -> TractResult<i32> {
         tensor.len()
     );
     tensor.cast_to_scalar::<i32>()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_grid_has_zero_on_it() {
-        let of = |extent| {
-            let grid = grid(extent);
-            (grid.scale, grid.zero_point)
-        };
-        assert_eq!(of([-1.0, 254.0]), (1.0, 1));
-        assert_eq!(of([0.0, 510.0]), (2.0, 0));
-        assert_eq!(of([-510.0, 0.0]), (2.0, 255));
-        assert_eq!(of([0.0, 0.0]), (1.0, 0));
-        let tiny = grid([0.0, f32::MIN_POSITIVE]);
-        assert_eq!(place(tiny, f32::MIN_POSITIVE), 255);
-        assert_eq!(place(grid([0.0; 2]), 0.0), 0);
-    }
 }

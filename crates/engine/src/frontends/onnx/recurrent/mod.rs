@@ -134,6 +134,11 @@ impl Recurrence {
     fn input(&self, place: usize) -> Option<usize> {
         self.inputs.get(place).copied().flatten()
     }
+
+    /// Returns the axis of R along which the elements of a state are.
+    fn hidden_axis(&self) -> usize {
+        if self.is_quantised { 1 } else { 2 }
+    }
 }
 
 impl NodeOperator for Recurrence {
@@ -144,7 +149,6 @@ impl NodeOperator for Recurrence {
     fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
         // Indices of dimensions: steps, batch, directions, hidden size.
         let [steps, batch] = if self.batch_first { [1, 0] } else { [0, 1] };
-        let hidden = if self.is_quantised { 1 } else { 2 };
         let directions = i64::try_from(self.sides.len())?.to_dim();
         let ranks = [3, 3, 3, 2, 1, 3, 3, 2];
         for (place, rank) in ranks.into_iter().enumerate() {
@@ -177,7 +181,7 @@ impl NodeOperator for Recurrence {
             s.given(&output.rank, move |s, rank| {
                 s.equals(
                     &output.shape[usize::try_from(rank - 1)?],
-                    &inputs[R].shape[hidden],
+                    &inputs[R].shape[self.hidden_axis()],
                 )
             })?;
         }

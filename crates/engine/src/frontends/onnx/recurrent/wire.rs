@@ -9,9 +9,10 @@ use tract_onnx::tract_core::ops::einsum::EinSum;
 use super::{
     BIAS, HIDDEN, LENGTHS, MEMORY, PEEPHOLES, R, R_SCALE, R_ZERO, Recurrence, W, W_SCALE, W_ZERO,
 };
-use crate::graph::recurrent::product::products;
-use crate::graph::recurrent::quantised;
+use crate::graph::recurrent::product::{RecurrentProduct, products};
+use crate::graph::recurrent::quantised::RecurrentBytes;
 use crate::graph::recurrent::run::{RecurrentRun, RunSide};
+use crate::graph::rows::product_of_rows;
 
 /// A graph under construction, with the name prefix of its new nodes.
 struct RecurrentWriter<'a> {
@@ -77,8 +78,6 @@ pub(crate) fn wire(
         }
     }
     let x = sequence(recurrence, &mut writer, inputs[0])?;
-    let [w, r] = weights(recurrence, &mut writer, &inputs)?;
-    let rows = rows(&mut writer, x)?;
     let mut given_to = vec![x];
     let mut give = |outlet: OutletId| {
         given_to.push(outlet);
@@ -96,15 +95,9 @@ pub(crate) fn wire(
             )?));
         }
     }
-    let batch = writer.model.outlet_fact(x)?.shape[1].clone();
+    let products = side_products(recurrence, &mut writer, &inputs, x)?;
     let mut sides = Vec::new();
-    for (at, side) in recurrence.sides.iter().enumerate() {
-        let weights = writer.side("w", w, at)?;
-        let product = EinSum::new("nk,gk->ng".parse()?, dtype);
-        let from_input = writer.node(&format!("xw.{at}"), product, &[rows, weights])?;
-        let weights = writer.side("r", r, at)?;
-        let (product, last) =
-            products(&recurrence.cell, writer.model.outlet_fact(weights)?, &batch)?;
+    for ((at, side), products) in recurrence.sides.iter().enumerate().zip(products) {
         let mut optional = |place: usize, name: &str| -> TractResult<Option<usize>> {
             let found = recurrence.input(place).map(|input| inputs[input]);
             let found = found.map(|outlet| writer.side(name, outlet, at));
@@ -115,13 +108,13 @@ pub(crate) fn wire(
             activations: side.activations.clone(),
             bias: optional(BIAS, "bias")?,
             peepholes: optional(PEEPHOLES, "peepholes")?,
-            from_input: give(from_input),
-            weights: give(weights),
-            product,
-            last,
+            from_input: give(products.from_input),
+            weights: products.weights.map(&mut give),
+            product: products.product,
+            last: products.last,
         });
     }
-    let hidden = &writer.model.outlet_fact(given_to[sides[0].weights])?.shape[1];
+    let hidden = &writer.model.outlet_fact(inputs[R])?.shape[recurrence.hidden_axis()];
     let run = RecurrentRun {
         cell: recurrence.cell.clone(),
         sides,
@@ -129,7 +122,6 @@ pub(crate) fn wire(
         states,
         hidden: hidden.to_usize()?,
         keeps_all: recurrence.outputs[0].is_some(),
-        rounds: recurrence.is_quantised,
     };
     let made = writer.model.wire_node(prefix, run, &given_to)?;
     outputs(recurrence, &mut writer, &made, given)
@@ -148,50 +140,108 @@ fn state_first(
     Ok(state)
 }
 
-/// Returns the sequence with the steps as its first dimension, rounded if it is multiplied with
-/// integers.
+/// Returns the sequence with the steps as its first dimension.
 fn sequence(
     recurrence: &Recurrence,
     writer: &mut RecurrentWriter<'_>,
-    mut x: OutletId,
+    x: OutletId,
 ) -> TractResult<OutletId> {
     if recurrence.batch_first {
-        x = writer.node("steps_first", AxisOp::Move(1, 0), &[x])?;
-    }
-    if recurrence.is_quantised {
-        let rounding = quantised::rounding(writer.model.outlet_fact(x)?);
-        x = writer.node("rounded", rounding, &[x])?;
+        return writer.node("steps_first", AxisOp::Move(1, 0), &[x]);
     }
     Ok(x)
 }
 
-/// Returns W and R.
-fn weights(
+/// The products of one direction.
+struct SideProducts {
+    /// That of the sequence with W.
+    from_input: OutletId,
+    /// R, unless it is part of `product`.
+    weights: Option<OutletId>,
+    product: RecurrentProduct,
+    last: Option<RecurrentProduct>,
+}
+
+/// Returns the products of each direction.
+fn side_products(
     recurrence: &Recurrence,
     writer: &mut RecurrentWriter<'_>,
     inputs: &[OutletId],
-) -> TractResult<[OutletId; 2]> {
+    x: OutletId,
+) -> TractResult<Vec<SideProducts>> {
+    let rows = rows(writer, x)?;
+    let fact = writer.model.outlet_fact(x)?;
+    let (dtype, batch) = (fact.datum_type, fact.shape[1].clone());
+    let sides = recurrence.sides.len();
     if !recurrence.is_quantised {
-        return Ok([inputs[W], inputs[R]]);
-    }
-    let mut numbers = |name: &str, place: usize, scale: usize, zero: usize| {
-        let stored = |place: usize| match recurrence.input(place) {
-            Some(at) => {
-                let stored = writer.stored(inputs[at])?;
-                let stored = stored.context("computed quantised weights are not supported");
-                stored.map(Some)
-            }
-            None => Ok(None),
+        let of_side = |side: usize| {
+            let weights = writer.side("w", inputs[W], side)?;
+            let product = EinSum::new("nk,gk->ng".parse()?, dtype);
+            let from_input = writer.node(&format!("xw.{side}"), product, &[rows, weights])?;
+            let weights = writer.side("r", inputs[R], side)?;
+            let fact = writer.model.outlet_fact(weights)?;
+            let (product, last) = products(&recurrence.cell, fact, &batch)?;
+            Ok(SideProducts {
+                from_input,
+                weights: fact.konst.is_none().then_some(weights),
+                product,
+                last,
+            })
         };
-        let weights = stored(place)?.context("quantised weights are missing")?;
-        let scale = stored(scale)?.context("the scale of quantised weights is missing")?;
-        let numbers = quantised::dequantise(&weights, &scale, stored(zero)?.as_deref())?;
-        writer.constant(name, numbers)
+        return (0..sides).map(of_side).collect();
+    }
+    let of_input = quantised_products(recurrence, writer, inputs, [W, W_SCALE, W_ZERO])?;
+    let of_state = quantised_products(recurrence, writer, inputs, [R, R_SCALE, R_ZERO])?;
+    ensure!(
+        of_input.len() == sides && of_state.len() == sides,
+        "expected weights of {sides} directions, got {} and {}",
+        of_input.len(),
+        of_state.len()
+    );
+    let products = of_input.into_iter().zip(of_state).enumerate();
+    let of_side = |(side, (of_input, of_state))| {
+        Ok(SideProducts {
+            from_input: quantised_input(writer, rows, side, of_input)?,
+            weights: None,
+            product: RecurrentProduct::of_bytes(of_state),
+            last: None,
+        })
     };
-    Ok([
-        numbers("w", W, W_SCALE, W_ZERO)?,
-        numbers("r", R, R_SCALE, R_ZERO)?,
-    ])
+    products.map(of_side).collect()
+}
+
+/// Returns the products of all directions with quantised weights.
+fn quantised_products(
+    recurrence: &Recurrence,
+    writer: &RecurrentWriter<'_>,
+    inputs: &[OutletId],
+    [weights, scale, zero]: [usize; 3],
+) -> TractResult<Vec<RecurrentBytes>> {
+    let stored = |place: usize| match recurrence.input(place) {
+        Some(at) => {
+            let stored = writer.stored(inputs[at])?;
+            let stored = stored.context("computed quantised weights are not supported");
+            stored.map(Some)
+        }
+        None => Ok(None),
+    };
+    let weights = stored(weights)?.context("quantised weights are missing")?;
+    let scale = stored(scale)?.context("the scale of quantised weights is missing")?;
+    RecurrentBytes::of_directions(&weights, &scale, stored(zero)?.as_deref())
+}
+
+/// Returns the product of the sequence with quantised W.
+fn quantised_input(
+    writer: &mut RecurrentWriter<'_>,
+    rows: OutletId,
+    side: usize,
+    product: RecurrentBytes,
+) -> TractResult<OutletId> {
+    let (outputs, bytes) = (product.outputs(), product.bytes());
+    let run = move |_, from: &[&[f32]], to: &mut [f32], split| product.run(from[0], to, split);
+    let shape = writer.model.outlet_fact(rows)?.shape.to_tvec();
+    let kernel = product_of_rows("QuantisedRows", &shape, outputs, bytes, run)?;
+    writer.node(&format!("xw.{side}"), kernel, &[rows])
 }
 
 /// Returns all steps of all rows as one matrix.
