@@ -707,14 +707,15 @@ def sequences():
     """Sequences of tensors: made, changed, read and joined."""
     rng = np.random.default_rng(29)
 
-    def save(name, nodes, stored=(), x=(2, 6), output=F, opset=19):
+    def save(name, nodes, stored=(), x=(2, 6), output=F, opset=19, floats=()):
         runs = [{"x": rng.uniform(-2, 2, x).round(2).astype(np.float32)} for _ in range(3)]
         graph = h.make_graph(
             nodes,
             "g",
             [h.make_tensor_value_info("x", F, x)],
             [h.make_tensor_value_info("y", output, None)],
-            [nh.from_array(np.array(value, np.int64), key) for key, value in dict(stored).items()],
+            [nh.from_array(np.array(value, np.int64), key) for key, value in dict(stored).items()]
+            + [nh.from_array(np.array(value, np.float32), key) for key, value in dict(floats).items()],
         )
         model = h.make_model(graph, opset_imports=[h.make_opsetid("", opset)], ir_version=10)
         keep("sequences", name, model, runs)
@@ -748,6 +749,15 @@ def sequences():
     alone = node("SplitToSequence", ["x"], "s", axis=1, keepdims=0)
     save("alone", [alone, third], {"p": -1})
     save("alone-stacked", [alone, node("ConcatFromSequence", ["s"], axis=0, new_axis=1)])
+
+    # Sequences in branches alone.
+    def branch(*inputs):
+        nodes = [node("SequenceConstruct", inputs, "s"), node("ConcatFromSequence", ["s"], "z", axis=0)]
+        return h.make_graph(nodes, "b", [], [h.make_tensor_value_info("z", F, None)])
+
+    chosen = node("If", ["c"], then_branch=branch("x", "d"), else_branch=branch("d", "x"))
+    total = node("ReduceSum", ["x"], "r", keepdims=0)
+    save("branches", [double, total, node("Greater", ["r", "n"], "c"), chosen], opset=11, floats={"n": 0.0})
 
 
 recurrences()

@@ -64,7 +64,7 @@ fn resized_images_are_right_in_every_run() {
 
 #[test]
 fn sequences_are_right_in_every_run() {
-    assert_eq!(check("sequences"), 26);
+    assert_eq!(check("sequences"), 27);
 }
 
 #[test]

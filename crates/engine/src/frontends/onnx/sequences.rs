@@ -10,7 +10,9 @@ use tract_onnx::pb::tensor_shape_proto::dimension::Value;
 use tract_onnx::pb::type_proto::Value as TypeValue;
 use tract_onnx::pb::{GraphProto, ModelProto, NodeProto};
 
-use super::graph::{Stored, attribute, each_graph_mut, has_input, integer, is_default, opset};
+use super::graph::{
+    Stored, attribute, each_graph_mut, each_node, has_input, integer, is_default, opset,
+};
 use super::node_operator::counted_from_start;
 use super::steps::{NodeSteps, int};
 
@@ -24,8 +26,9 @@ pub(crate) fn names() -> impl Iterator<Item = String> {
 
 /// Replaces the sequences of all graphs in which all tensors are known.
 pub(crate) fn spell_out(model: &mut ModelProto) {
-    let has_sequences = model.graph.iter().flat_map(|graph| &graph.node);
-    if !has_sequences.into_iter().any(is_of_sequences) {
+    let mut has_sequences = false;
+    each_node(model, &mut |node| has_sequences |= is_of_sequences(node));
+    if !has_sequences {
         return;
     }
     let integers = integers_of(model);

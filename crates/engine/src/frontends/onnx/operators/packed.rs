@@ -40,52 +40,60 @@ const HELD: [(usize, &str); 3] = [
 
 /// Moves stored weights into attributes of the nodes that multiply by them packed.
 pub(crate) fn hold_weights(model: &mut ModelProto) {
-    let Some(graph) = &model.graph else { return };
-    let given: HashSet<&str> = graph.input.iter().map(|input| &*input.name).collect();
-    let stored = graph.initializer.iter();
-    let stored = stored.filter(|tensor| !given.contains(&*tensor.name));
-    let stored: HashMap<String, TensorProto> = stored
-        .map(|tensor| (tensor.name.clone(), tensor.clone()))
+    let mut wanted = HashSet::new();
+    each_graph(model, &mut |graph| {
+        let products = graph.node.iter().filter(|node| node.op_type == NAME);
+        wanted.extend(products.flat_map(|node| node.input.iter().skip(1).cloned()));
+    });
+    let Some(graph) = model.graph.as_mut().filter(|_| !wanted.is_empty()) else {
+        return;
+    };
+    for input in &graph.input {
+        wanted.remove(&input.name);
+    }
+    let initializers = std::mem::take(&mut graph.initializer).into_iter();
+    let (stored, others) = initializers.partition(|tensor| wanted.contains(&tensor.name));
+    graph.initializer = others;
+    let stored: Vec<TensorProto> = stored;
+    let mut stored: HashMap<String, TensorProto> = stored
+        .into_iter()
+        .map(|tensor| (tensor.name.clone(), tensor))
         .collect();
-    let mut moved = HashSet::new();
     each_graph_mut(model, &mut |graph| {
         for node in graph.node.iter_mut().filter(|node| node.op_type == NAME) {
             if is_packable(node, &stored) {
-                hold(node, &stored, &mut moved);
+                hold(node, &stored);
             }
         }
     });
+    let mut read = Vec::new();
     each_graph(model, &mut |graph| {
-        for name in graph.node.iter().flat_map(|node| &node.input) {
-            moved.remove(name);
-        }
-        for output in &graph.output {
-            moved.remove(&output.name);
-        }
+        let names = graph.node.iter().flat_map(|node| &node.input);
+        let names = names.chain(graph.output.iter().map(|output| &output.name));
+        read.extend(names.filter_map(|name| stored.remove(name)));
     });
     if let Some(graph) = &mut model.graph {
-        graph
-            .initializer
-            .retain(|tensor| !moved.contains(&tensor.name));
+        graph.initializer.extend(read);
     }
 }
 
 /// Whether a node has stored weights in the form of the kernel for packed rows.
 fn is_packable(node: &NodeProto, stored: &HashMap<String, TensorProto>) -> bool {
-    let sizes = PackedProduct::of(node).map(|product| product.sizes);
-    let fits = sizes.is_ok_and(|sizes| {
-        sizes.inputs.is_multiple_of(sizes.group) && sizes.group.is_multiple_of(8)
-    });
     let input = |at: usize| node.input.get(at).filter(|name| !name.is_empty());
-    let is_stored = |at: usize| input(at).is_some_and(|name| stored.contains_key(name));
-    let zeros = input(3).map(|name| stored.get(name).map(|zeros| zeros.data_type));
-    fits && is_stored(1)
-        && is_stored(2)
-        && input(4).is_none()
-        && matches!(zeros, None | Some(Some(UINT8)))
+    let tensor = |at: usize| input(at).map(|name| stored.get(name));
+    let has_bytes = matches!(
+        tensor(3),
+        None | Some(Some(TensorProto {
+            data_type: UINT8,
+            ..
+        }))
+    );
+    let fits = PackedProduct::of(node)
+        .is_ok_and(|product| product.is_packed(input(4).is_some(), has_bytes));
+    fits && [1, 2].iter().all(|at| tensor(*at).flatten().is_some())
 }
 
-fn hold(node: &mut NodeProto, stored: &HashMap<String, TensorProto>, moved: &mut HashSet<String>) {
+fn hold(node: &mut NodeProto, stored: &HashMap<String, TensorProto>) {
     for (at, name) in HELD {
         let Some(input) = node.input.get_mut(at) else {
             continue;
@@ -97,7 +105,7 @@ fn hold(node: &mut NodeProto, stored: &HashMap<String, TensorProto>, moved: &mut
             t: Some(tensor.clone()),
             ..named(name, AttributeKind::Tensor)
         });
-        moved.insert(std::mem::take(input));
+        input.clear();
     }
 }
 
@@ -209,14 +217,10 @@ impl PackedProduct {
         self.sizes.inputs.div_ceil(self.sizes.group)
     }
 
-    /// Whether the kernel for packed rows has this form.
-    fn is_packed(&self, of: &PackedWeights) -> bool {
+    /// Whether the kernel for packed rows has this form. Zero points are bytes or absent there.
+    fn is_packed(&self, has_groups: bool, has_bytes: bool) -> bool {
         let MatrixSizes { inputs, group, .. } = self.sizes;
-        let has_bytes = |zeros: &Arc<Tensor>| zeros.datum_type() == DatumType::U8;
-        inputs.is_multiple_of(group)
-            && group.is_multiple_of(8)
-            && of.groups.is_none()
-            && of.zeros.as_ref().is_none_or(has_bytes)
+        inputs.is_multiple_of(group) && group.is_multiple_of(8) && !has_groups && has_bytes
     }
 
     /// Returns the weights as float32, `[outputs, inputs]`.
@@ -280,7 +284,9 @@ impl PackedProduct {
             zeros: optional(self.zeros, "zero points")?,
             groups: optional(self.groups, "groups of inputs")?,
         };
-        if !self.is_packed(&of) {
+        let is_byte = |zeros: &Arc<Tensor>| zeros.datum_type() == DatumType::U8;
+        let has_bytes = of.zeros.as_ref().is_none_or(is_byte);
+        if !self.is_packed(of.groups.is_some(), has_bytes) {
             return Ok(MultipliedWeights::Real(self.unpacked(&of)?));
         }
         let packed = self.pack(&of.weights, &of.scales, of.zeros.as_deref())?;
