@@ -17,7 +17,7 @@ use super::library::{Installations, NativeBackend};
 use super::offer::Offer;
 use super::ort_option::OrtOption;
 use super::profile::Profile;
-use super::provider::{Placement, Provider};
+use super::provider::{AssignedOperators, Placement, Provider};
 use super::reading::{PortableReading, Rounding};
 use crate::tensor::{Signature, Tensor};
 use pkgtool_base::package::Backend;
@@ -178,6 +178,12 @@ pub trait Session: Send {
     /// Returns the providers that ran the model's nodes, as the engine reports them. Complete only
     /// after the first run.
     fn placement(&mut self) -> Placement;
+
+    /// Returns which provider will run which operators of the model's graph, as the engine assigned
+    /// them while loading with [`LoadOptions::observe`]. Empty if the engine does not report it.
+    fn assigned(&mut self) -> Vec<AssignedOperators> {
+        Vec::new()
+    }
 
     /// Starts to record each node of later runs. Called only if the session was loaded with
     /// [`LoadOptions::profile`].

@@ -64,7 +64,7 @@ pub use offer::Offer;
 pub use ort_option::OrtOption;
 pub use processor::{cpu_features, instruction_sets};
 pub use profile::{NodeSpan, Profile, ProfiledNode, ProfiledRun};
-pub use provider::{Placement, Provider, Share};
+pub use provider::{AssignedOperators, Placement, Provider, Share};
 pub use reading::{PortableReading, Rounding};
 
 use std::path::Path;

@@ -1,5 +1,6 @@
 //! Execution providers, and the placement of a model's nodes on them.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -47,6 +48,15 @@ pub struct Share {
     pub node_share: f64,
     /// Its share of the time of all nodes in the observed run, 0 to 1.
     pub time_share: f64,
+}
+
+/// The operators of a model that one provider runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AssignedOperators {
+    /// The provider, as the engine names it.
+    pub provider: String,
+    /// The number of nodes of each operator.
+    pub operators: BTreeMap<String, u64>,
 }
 
 impl Provider {

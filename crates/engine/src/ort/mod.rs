@@ -3,6 +3,7 @@
 //! Invariant: no type of the `ort` crate leaves this folder, and no library is loaded before a
 //! model is to run. A process loads only one library, so models run in worker processes.
 
+mod assigned;
 mod byte_mode;
 mod carried;
 mod environment;

@@ -14,12 +14,12 @@ use super::byte_mode::{self, ByteSumMode};
 use super::carried::CarriedValues;
 use super::events::EventFile;
 use super::known_wrong::{InputReduction, Workarounds};
-use super::{NAME, environment, failure, output, placement, provider, recorded, value};
+use super::{NAME, assigned, environment, failure, output, placement, provider, recorded, value};
 use crate::feedback;
 use crate::tensor::{Signature, Tensor, TensorSpec};
 use crate::{
-    ByteSums, EngineError, LoadOptions, LoadRequest, OrtOption, Placement, Profile, RunAnswer,
-    RunStart,
+    AssignedOperators, ByteSums, EngineError, LoadOptions, LoadRequest, OrtOption, Placement,
+    Profile, RunAnswer, RunStart,
 };
 
 /// A session, and the placement observed in its first run.
@@ -144,6 +144,9 @@ fn configured(
     if let Some(events) = events {
         builder = builder.with_profiling(events.prefix())?;
     }
+    if options.observe {
+        builder = builder.with_config_entry(assigned::OPTION, "1")?;
+    }
     Ok(builder)
 }
 
@@ -232,6 +235,10 @@ impl crate::Session for OrtSession {
             byte_sums: self.byte_sums,
             ..self.placement.clone()
         }
+    }
+
+    fn assigned(&mut self) -> Vec<AssignedOperators> {
+        assigned::operators(&self.session).unwrap_or_default()
     }
 
     fn begin_profile(&mut self) {

@@ -2,6 +2,7 @@
 //!
 //! An installed library may not work, so each backend is tested: it runs a model of two operators.
 
+mod assigned;
 mod columns;
 mod executorch;
 mod operators;
@@ -17,6 +18,7 @@ use super::super::exit::{Exit, Failure};
 use super::super::report::{self, CommandReport};
 use super::built_in::BuiltInModel;
 use super::target_args::sandbox_parser;
+use assigned::ModelOperators;
 use operators::OperatorList;
 use pkgtool_base::package::Backend;
 use pkgtool_engine::library::{Installation, Installations, Plugin};
@@ -38,9 +40,13 @@ pub(in super::super) struct BackendsArgs {
     ort_lib: Option<PathBuf>,
 
     /// List the operators and delegates of models that run on any machine, without testing
-    /// backends
-    #[arg(long, conflicts_with = "ort_lib")]
-    operators: bool,
+    /// backends; or, with an ONNX model, which engine and provider runs each of its operators
+    #[arg(long, value_name = "MODEL", num_args = 0..=1)]
+    #[expect(
+        clippy::option_option,
+        reason = "an option whose value may be left out"
+    )]
+    operators: Option<Option<PathBuf>>,
 
     /// Sandbox of the processes that run the tests: `auto`, `require` or `off`
     #[arg(long, value_name = "MODE", value_parser = sandbox_parser(), default_value = "auto", env = "PKGTOOL_SANDBOX")]
@@ -71,12 +77,22 @@ struct EngineInstallations {
 
 /// Runs the command.
 pub(in super::super) fn run(args: &BackendsArgs) -> Result<Exit, Failure> {
-    if args.operators {
+    if let Some(None) = args.operators {
+        if args.ort_lib.is_some() {
+            return Err(Failure::Other(
+                "--operators without a model loads no library: omit --ort-lib, or name an ONNX model after --operators".to_owned(),
+            ));
+        }
         report::print(&OperatorList::list(), args.json)?;
         return Ok(Exit::Clean);
     }
     let launcher = Launcher::new()
         .map_err(|error| Failure::Other(format!("cannot find the pkgtool binary: {error}")))?;
+    if let Some(Some(model)) = &args.operators {
+        let operators = ModelOperators::of(model, args.ort_lib.as_deref(), &launcher)?;
+        report::print(&operators, args.json)?;
+        return Ok(Exit::Clean);
+    }
     let found = EngineInstallations {
         ort: find_installations("ort", args.ort_lib.as_deref()),
         executorch: executorch::ExecutorchInstallations::look(&launcher),

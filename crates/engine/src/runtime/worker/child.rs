@@ -152,6 +152,9 @@ impl WorkerState {
             WorkerRequest::Placement => {
                 WorkerReply::Placement(session(&mut self.session, &self.engine)?.placement())
             }
+            WorkerRequest::Assigned => {
+                WorkerReply::Assigned(session(&mut self.session, &self.engine)?.assigned())
+            }
             WorkerRequest::PeakMemory => WorkerReply::PeakMemory(peak_memory::of_this_process()),
             WorkerRequest::Sandbox => WorkerReply::Sandbox(sandbox),
             WorkerRequest::Backends(engine) => WorkerReply::Backends(named(&engine)?.backends()?),

@@ -28,7 +28,9 @@ use crate::runtime::process::sandbox::Sandbox;
 use crate::runtime::process::{self, Process, Purpose, Stopper};
 use crate::tensor::Tensor;
 use crate::tensor::limit::{MemoryLimit, RunLimit, reports_shortage};
-use crate::{EngineError, LoadRequest, Placement, Profile, RunAnswer, RunStart, Session};
+use crate::{
+    AssignedOperators, EngineError, LoadRequest, Placement, Profile, RunAnswer, RunStart, Session,
+};
 use protocol::{WorkerReply, WorkerRequest, send};
 use setup::Setup;
 
@@ -409,6 +411,13 @@ impl Session for Worker {
         match self.ask(&WorkerRequest::Placement, &[], "reporting its placement") {
             Ok((WorkerReply::Placement(placement), _)) => placement,
             _ => Placement::default(),
+        }
+    }
+
+    fn assigned(&mut self) -> Vec<AssignedOperators> {
+        match self.ask(&WorkerRequest::Assigned, &[], "reporting its operators") {
+            Ok((WorkerReply::Assigned(operators), _)) => operators,
+            _ => Vec::new(),
         }
     }
 }

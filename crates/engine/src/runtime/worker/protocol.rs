@@ -12,7 +12,7 @@ use crate::runtime::process::attached::TensorHead;
 use crate::runtime::process::frame;
 use crate::runtime::process::sandbox::Sandbox;
 use crate::tensor::Tensor;
-use crate::{EngineError, LoadRequest, Placement, Profile, RunStart};
+use crate::{AssignedOperators, EngineError, LoadRequest, Placement, Profile, RunStart};
 
 /// A request of the parent.
 #[derive(Debug, Serialize, Deserialize)]
@@ -55,6 +55,8 @@ pub(super) enum WorkerRequest {
     },
     /// Return where nodes ran.
     Placement,
+    /// Return which provider will run which operators.
+    Assigned,
     /// Return the process's peak memory.
     PeakMemory,
     /// Return the process's sandbox.
@@ -83,6 +85,8 @@ pub(super) enum WorkerReply {
     Profile(Option<Profile>),
     /// The placement of nodes.
     Placement(Placement),
+    /// The operators of each provider.
+    Assigned(Vec<AssignedOperators>),
     /// Peak memory in bytes, if the system reports it.
     PeakMemory(Option<u64>),
     /// The process's sandbox.
