@@ -19,6 +19,10 @@ use pkgtool_engine::{
 };
 use pkgtool_model::{self as model, ModelInfo};
 
+/// Providers that arrange the graph for themselves. ONNX Runtime lists only some of the operators that they take, but
+/// all others.
+const LISTED_IN_PART: [Provider; 2] = [Provider::WebGpu, Provider::Xnnpack];
+
 /// A model's operators, and what each engine and provider does with them.
 pub(super) struct ModelOperators {
     path: String,
@@ -145,12 +149,11 @@ impl EngineAnswer {
             let (name, operators) = (&part.provider, counted(&part.operators));
             format!("falls back to {name}, as {provider} does not take them: {operators}")
         });
-        let mut lines: Vec<String> = on.chain(off).collect();
-        if lines.is_empty() {
-            lines.push(
-                "loads; the library does not report which provider runs which operator".to_owned(),
-            );
+        let mut lines: Vec<String> = on.collect();
+        if LISTED_IN_PART.contains(&provider) {
+            lines = vec!["takes all operators that do not fall back".to_owned()];
         }
+        lines.extend(off);
         lines
     }
 }
@@ -178,7 +181,10 @@ impl CommandReport for ModelOperators {
             } = answer.candidate;
             let mut document = json!({ "engine": engine, "provider": provider.name() });
             match &answer.answer {
-                Ok(parts) => document["assigned"] = json!(parts),
+                Ok(parts) => {
+                    document["assigned"] = json!(parts);
+                    document["complete"] = json!(!LISTED_IN_PART.contains(&provider));
+                }
                 Err(reason) => document["error"] = json!(reason),
             }
             document

@@ -2,6 +2,8 @@
 //! models, and engines that reject what another one runs.
 
 #[cfg(feature = "ort")]
+use crate::support::engines;
+#[cfg(feature = "ort")]
 use crate::support::graph::{Attribute, FLOAT, Graph, INT32, Size, UINT8};
 use crate::support::run::{Ran, pkgtool};
 #[cfg(feature = "ort")]
@@ -207,6 +209,85 @@ fn what_is_wrong_with_the_inputs_is_not_tried_elsewhere() {
         ran.stderr
     );
     assert!(!ran.stderr.contains("tract"), "{}", ran.stderr);
+}
+
+/// Runs `backends --operators` for a model of the repository.
+#[cfg(feature = "ort")]
+fn operators_of(model: &str, arguments: &[&str]) -> Ran {
+    let path = format!("{}/{model}", env!("CARGO_MANIFEST_DIR"));
+    let all = ["backends", "--operators", &path];
+    pkgtool(all.iter().chain(arguments)).run()
+}
+
+#[cfg(feature = "ort")]
+#[test]
+fn the_provider_of_each_operator_is_listed() {
+    if engines::ort().is_none() {
+        return;
+    }
+    let model = "fuzz/seeds/onnx/mlp.onnx";
+    let shown = operators_of(model, &[]).expect_code(0).stdout;
+    assert!(
+        shown.contains("\n  ort (cpu)      Gemm ×2, Relu\n"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("\n  tract (cpu)    Gemm ×2, Relu\n"),
+        "{shown}"
+    );
+    assert!(shown.contains("\n  ort (coreml)   no: "), "{shown}");
+    let document = operators_of(model, &["--json"]).stdout;
+    let document: serde_json::Value = serde_json::from_str(&document).expect("JSON");
+    let operators = serde_json::json!({ "Gemm": 2, "Relu": 1 });
+    assert_eq!(document["operators"], operators);
+    let first = &document["engines"][0];
+    assert_eq!(
+        (&first["engine"], &first["complete"]),
+        (&"ort".into(), &true.into())
+    );
+    let assigned = serde_json::json!([{
+        "provider": "CPUExecutionProvider",
+        "operators": operators,
+    }]);
+    assert_eq!(first["assigned"], assigned);
+}
+
+/// QNN takes operators of known sizes only.
+#[cfg(feature = "ort")]
+#[test]
+fn operators_that_fall_back_are_listed() {
+    if engines::qnn().is_none() {
+        return;
+    }
+    let shown = operators_of("fuzz/seeds/onnx/mlp.onnx", &[]).stdout;
+    assert!(
+        shown.contains("\n  ort (qnn)      Gemm ×2, Relu\n"),
+        "{shown}"
+    );
+    let shown = operators_of("fuzz/seeds/onnx/dynamic.onnx", &[]).stdout;
+    let told = "falls back to CPUExecutionProvider, as qnn does not take them: Relu ×2";
+    assert!(shown.replace("\n    ", " ").contains(told), "{shown}");
+}
+
+#[cfg(feature = "ort")]
+#[test]
+fn operators_of_other_files_are_refused() {
+    for (file, reason) in [
+        ("README.md", "unsupported file format"),
+        (
+            "tests/fixtures/models/dyn_batch_xnnpack_fp32.pte",
+            "expected an ONNX model",
+        ),
+        ("fuzz/seeds/onnx/dtypes.onnx", "invalid element type 0"),
+        ("absent.onnx", "absent.onnx"),
+    ] {
+        let ran = operators_of(file, &[]).expect_code(2);
+        assert!(ran.stderr.contains(reason), "{}", ran.stderr);
+    }
+    let ran = pkgtool(["backends", "--operators", "--ort-lib", "x"])
+        .run()
+        .expect_code(2);
+    assert!(ran.stderr.contains("omit --ort-lib"), "{}", ran.stderr);
 }
 
 /// `backends --operators` lists the portable operators without trying any engine.
