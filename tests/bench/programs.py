@@ -89,21 +89,24 @@ def summed_up(results):
     summary = []
     for threads in sorted({result["threads"] for result in results}):
         chosen = {result["network"]: result for result in results if result["threads"] == threads}
-        ratios = {name: result["lowered_to_bare"] for name, result in chosen.items()}
-        worst = max(ratios, key=ratios.get)
-        middle = statistics.median(ratios.values())
-        print(f"\n{threads} threads, {len(ratios)} programs, of ExecuTorch's time:", end=" ")
-        print(f"median {middle:.2f}, largest {ratios[worst]:.2f} ({worst})")
+        entry = {"threads": threads}
+        ratios = {name: result["lowered_to_bare"] for name, result in chosen.items() if "lowered_to_bare" in result}
+        if ratios:
+            worst = max(ratios, key=ratios.get)
+            entry |= {"median": statistics.median(ratios.values()), "largest": ratios[worst]}
+            print(f"\n{threads} threads, {len(ratios)} programs, of ExecuTorch's time:", end=" ")
+            print(f"median {entry['median']:.2f}, largest {ratios[worst]:.2f} ({worst})")
         quantized = {
             name: result["lowered_ms"] / chosen[name.removesuffix("_int8")]["lowered_ms"]
             for name, result in chosen.items()
             if name.endswith("_int8") and name.removesuffix("_int8") in chosen
         }
         if quantized:
+            entry["int8_to_float32"] = quantized
             slower = sorted((ratio, name) for name, ratio in quantized.items() if ratio > 1)
             listed = ", ".join(f"{name} {ratio:.2f}" for ratio, name in slower) or "none"
-            print(f"   int8, of float32's time: median {statistics.median(quantized.values()):.2f}, slower: {listed}")
-        summary.append({"threads": threads, "median": middle, "largest": ratios[worst], "int8_to_float32": quantized})
+            print(f"{threads} threads, int8, of float32's time: median {statistics.median(quantized.values()):.2f}, slower: {listed}")
+        summary.append(entry)
     return summary
 
 

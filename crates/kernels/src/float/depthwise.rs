@@ -145,8 +145,30 @@ impl<'a> DepthwiseRow<'a> {
     }
 }
 
-/// Number of pixels computed together.
+/// Maximum number of pixels computed together.
 const TOGETHER: usize = 4;
+
+/// Computes some pixels of a row with the function for its window.
+macro_rules! together {
+    ($pixels:literal, $row:ident, $first:ident, $output:ident) => {{
+        let of = $row.window;
+        match (of.kernel, of.stride[1]) {
+            ([3, 3], 1) if of.dilation[1] == 1 => {
+                window::<$pixels, 3, 1, { $pixels + 2 }>($row, $first, $output);
+            }
+            ([3, 3], 2) if of.dilation[1] == 1 => {
+                window::<$pixels, 3, 2, { 2 * $pixels + 1 }>($row, $first, $output);
+            }
+            ([5, 5], 1) if of.dilation[1] == 1 => {
+                window::<$pixels, 5, 1, { $pixels + 4 }>($row, $first, $output);
+            }
+            ([5, 5], 2) if of.dilation[1] == 1 => {
+                window::<$pixels, 5, 2, { 2 * $pixels + 3 }>($row, $first, $output);
+            }
+            _ => any::<$pixels>($row, $first, $output),
+        }
+    }};
+}
 
 /// Defines the functions for one instruction set.
 macro_rules! depthwise {
@@ -155,30 +177,20 @@ macro_rules! depthwise {
         use crate::float::registers::$registers::{
             LANES, Register, add, clamp, fused, load, splat, store,
         };
+        use crate::window::tiles;
 
         /// Computes a row of the output.
         #[$set]
         pub(super) fn line_of(row: &DepthwiseRow<'_>, output: &mut [f32]) {
-            let pixels = output.len() / row.channels;
-            if pixels < TOGETHER {
-                for first in 0..pixels {
-                    any::<1>(row, first, output);
+            let mut first = 0;
+            for pixels in tiles(output.len() / row.channels, TOGETHER) {
+                match pixels {
+                    1 => any::<1>(row, first, output),
+                    2 => together!(2, row, first, output),
+                    3 => together!(3, row, first, output),
+                    _ => together!(4, row, first, output),
                 }
-                return;
-            }
-            let kernel = row.window.kernel;
-            let [_, stride] = row.window.stride;
-            let dense = row.window.dilation[1] == 1;
-            // The last pixels overlap the ones before them and are computed again.
-            for first in (0..pixels).step_by(TOGETHER) {
-                let first = first.min(pixels - TOGETHER);
-                match (kernel, stride) {
-                    ([3, 3], 1) if dense => window::<3, 1, 6>(row, first, output),
-                    ([3, 3], 2) if dense => window::<3, 2, 9>(row, first, output),
-                    ([5, 5], 1) if dense => window::<5, 1, 8>(row, first, output),
-                    ([5, 5], 2) if dense => window::<5, 2, 11>(row, first, output),
-                    _ => any::<TOGETHER>(row, first, output),
-                }
+                first += pixels;
             }
         }
 
@@ -213,7 +225,12 @@ macro_rules! depthwise {
 
         /// Computes pixels of a window whose columns are held in registers.
         #[$set]
-        fn window<const KERNEL: usize, const STRIDE: usize, const COLUMNS: usize>(
+        fn window<
+            const PIXELS: usize,
+            const KERNEL: usize,
+            const STRIDE: usize,
+            const COLUMNS: usize,
+        >(
             row: &DepthwiseRow<'_>,
             first: usize,
             output: &mut [f32],
@@ -224,7 +241,7 @@ macro_rules! depthwise {
             }
             for channel in (0..row.channels).step_by(LANES) {
                 let channel = channel.min(row.channels - LANES);
-                let mut sums = [load(at(row.bias, channel)); TOGETHER];
+                let mut sums = [load(at(row.bias, channel)); PIXELS];
                 let weights = row.weights.chunks_exact(row.channels * KERNEL);
                 for (inputs, weights) in inputs[..row.rows.len()].iter().zip(weights) {
                     let mut values = [sums[0]; COLUMNS];
@@ -233,7 +250,7 @@ macro_rules! depthwise {
                     }
                     for tap in 0..KERNEL {
                         let weight = load(at(weights, tap * row.channels + channel));
-                        for pixel in 0..TOGETHER {
+                        for pixel in 0..PIXELS {
                             sums[pixel] = fused(values[pixel * STRIDE + tap], weight, sums[pixel]);
                         }
                     }
