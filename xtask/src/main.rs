@@ -70,6 +70,23 @@ const TASKS: &[Task] = &[
         steps: &[run(&["tests/run"])],
     },
     Task {
+        name: "gate",
+        arguments: "",
+        summary: "writes the code of the gate protocol, from its definition",
+        steps: &[run_with(
+            &[("GATE_UPDATE", "1")],
+            &[
+                "cargo",
+                "test",
+                "--locked",
+                "--package",
+                "pkgtool-gate",
+                "--test",
+                "generated",
+            ],
+        )],
+    },
+    Task {
         name: "book",
         arguments: "",
         summary: "writes the sessions and pictures of the book and the pages of rules, then builds the book",

@@ -1,0 +1,118 @@
+//! The end of a service: an instance that dials out to gates and answers their requests.
+//!
+//! [`serve`] keeps a connection to each gate of a cluster ([`pool`]). A connection announces the service, sends
+//! heartbeats, and gives each request to a [`Handler`] ([`connection`]).
+//!
+//! Invariant: a request gets exactly one last answer on the connection that it came from, unless that connection is
+//! lost or the gate cancels the request.
+
+mod connection;
+mod pool;
+mod retry;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use crate::address::GateAddress;
+use crate::protocol::service_to_gate_proto::Body;
+use crate::protocol::{
+    BatchRequestProto, ExtendedRequestProto, FitRequestProto, PartialPredictRequestProto,
+    PredictRequestProto, ServiceDescriptorProto, ServiceToGateProto,
+};
+
+pub use pool::serve;
+
+/// How an instance attaches to its gates.
+#[derive(Debug, Clone)]
+pub struct InstanceSettings {
+    /// The gates to connect to at first. A gate names the others of its cluster.
+    pub gates: Vec<GateAddress>,
+    /// The token of the instance, which names the account and the service.
+    pub token: String,
+    /// What the service can do.
+    pub descriptor: ServiceDescriptorProto,
+    /// The name of this machine, for the gate's operators.
+    pub hostname: Option<String>,
+    /// The version of the program, for the gate's operators.
+    pub image: Option<String>,
+    /// How connections are protected.
+    pub security: Security,
+    /// Maximum number of requests in flight on a connection.
+    pub in_flight: usize,
+    /// How long requests in flight may take after the instance was asked to stop.
+    pub grace: Duration,
+}
+
+/// How connections are protected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Security {
+    /// Not at all.
+    Plain,
+    /// By TLS. Certificates are checked against those of the system, or against this one, in the format PEM.
+    Tls(Option<Vec<u8>>),
+}
+
+/// A request of a gate.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GateRequest {
+    /// What it asks for.
+    pub asks: Asks,
+    /// Its headers.
+    pub headers: HashMap<String, String>,
+}
+
+/// What a request asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Asks {
+    /// One answer.
+    Predict(PredictRequestProto),
+    /// An answer in parts.
+    PartialPredict(PartialPredictRequestProto),
+    /// An answer to each of several requests.
+    Batch(BatchRequestProto),
+    /// Training.
+    Fit(FitRequestProto),
+    /// A method of the service's own.
+    Ext(ExtendedRequestProto),
+}
+
+/// The last answer to a request, with its headers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LastAnswer {
+    /// The answer.
+    pub body: Body,
+    /// Its headers.
+    pub headers: HashMap<String, String>,
+}
+
+/// Sends parts of an answer before the last one.
+#[derive(Debug, Clone)]
+pub struct AnswerParts {
+    request_id: i64,
+    to_gate: mpsc::Sender<ServiceToGateProto>,
+}
+
+impl AnswerParts {
+    /// Sends a part: an answer in parts, or the progress of training. Waits while the gate reads slowly. Returns
+    /// `false` if the connection is lost.
+    pub async fn send(&self, body: Body) -> bool {
+        let part = ServiceToGateProto {
+            request_id: self.request_id,
+            body: Some(body),
+            headers: HashMap::new(),
+        };
+        self.to_gate.send(part).await.is_ok()
+    }
+}
+
+/// Answers requests.
+pub trait Handler: Send + Sync + 'static {
+    /// Answers a request. The future is dropped if nobody wants the answer any more.
+    fn answer(
+        &self,
+        request: GateRequest,
+        parts: AnswerParts,
+    ) -> impl Future<Output = LastAnswer> + Send;
+}
