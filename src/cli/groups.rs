@@ -19,7 +19,10 @@ const GROUPS: [(&str, &[&str]); 6] = [
         "Run",
         &["run", "chat", "bench", "compare", "eval", "backends"],
     ),
-    ("Serve", &["serve", "train", "services", "predict", "task"]),
+    (
+        "Serve",
+        &["serve", "attach", "train", "services", "predict", "task"],
+    ),
     ("Operate", &["accounts", "keys", "admin"]),
     ("Other", &["completions", "man", HELP]),
 ];

@@ -6,6 +6,8 @@
 #[cfg(feature = "serve")]
 mod admin;
 #[cfg(feature = "serve")]
+mod attach;
+#[cfg(feature = "serve")]
 mod block_on;
 mod completions;
 #[cfg(feature = "serve")]
@@ -30,6 +32,8 @@ mod groups;
 mod init;
 mod inspect;
 mod json_option;
+#[cfg(feature = "serve")]
+mod local_catalog;
 mod lsp;
 mod man;
 mod output;

@@ -1,13 +1,15 @@
 //! The commands that run, train, call and manage a gateway.
 
 use super::exit::{Exit, Failure};
-use super::{admin, directory, remote, serve, train};
+use super::{admin, attach, directory, remote, serve, train};
 
-/// The commands `serve`, `train`, `services`, `predict`, `task`, `accounts`, `keys` and `admin`.
+/// The commands `serve`, `attach`, `train`, `services`, `predict`, `task`, `accounts`, `keys` and `admin`.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum ServicesCommand {
     /// Serve packages over HTTP: synchronous and asynchronous predict
     Serve(serve::ServeArgs),
+    /// Answer the requests of a platform's gates with the packages of this machine
+    Attach(attach::AttachArgs),
     /// Train a classifier on the embeddings of a package's model
     Train(train::TrainArgs),
     #[command(flatten)]
@@ -23,6 +25,7 @@ pub(super) enum ServicesCommand {
 pub(super) fn run(command: &ServicesCommand) -> Result<Exit, Failure> {
     match command {
         ServicesCommand::Serve(args) => serve::run(args),
+        ServicesCommand::Attach(args) => attach::run(args),
         ServicesCommand::Train(args) => train::run(args),
         ServicesCommand::Remote(command) => remote::run(command),
         ServicesCommand::Directory(command) => directory::run(command),

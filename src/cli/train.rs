@@ -10,21 +10,16 @@ use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use super::exit::{Exit, Failure};
+use super::local_catalog;
 use super::output;
 use super::progress;
 use pkgtool_base::diagnostic::{Align, TextTable, book};
-use pkgtool_engine::runtime::machine::Machine;
-use pkgtool_serve::account::AccountId;
-use pkgtool_serve::service::engine::Engines;
-use pkgtool_serve::service::{Catalog, CatalogOptions, Device, PackageDirectory, ServiceSettings};
+use pkgtool_serve::service::{Catalog, Device};
 use pkgtool_serve::train::dataset::{DatasetLimits, DatasetSummary, check};
 use pkgtool_serve::train::{FitOptions, Training, TrainingProgress};
 
 /// Name of the file that marks a package as made by training.
 const TRAINING_FILE: &str = "training.json";
-
-/// Account that owns the services during a local training.
-const LOCAL_ACCOUNT_ID: AccountId = AccountId(0);
 
 /// Arguments of `pkgtool train`.
 #[derive(Debug, clap::Args)]
@@ -109,13 +104,13 @@ async fn train(
     place: &Path,
 ) -> Result<Value, Failure> {
     let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
-    let catalog = catalog(args)?;
+    let catalog = local_catalog::start(std::slice::from_ref(&args.base), args.ort_lib.clone())?;
     let device = base(&catalog, args)?;
     let progress = Arc::new(TrainingProgress::default());
     let bar = show(&progress);
     let training = Training {
         device: &device,
-        caller: LOCAL_ACCOUNT_ID,
+        caller: local_catalog::OWNER,
         name: &args.name.replace('-', "_"),
         summary,
         bounds,
@@ -165,31 +160,6 @@ fn temporary_path(place: &Path) -> PathBuf {
     name.push(place.file_name().unwrap_or_default());
     name.push(format!(".{}", std::process::id()));
     place.with_file_name(name)
-}
-
-/// Returns the services of the base package.
-fn catalog(args: &TrainArgs) -> Result<Arc<Catalog>, Failure> {
-    if !args.base.is_dir() {
-        let shown = args.base.display();
-        return Err(Failure::Nothing(format!("{shown}: no such directory")));
-    }
-    let program = std::env::current_exe()
-        .map_err(|error| Failure::Other(format!("cannot find the pkgtool binary: {error}")))?;
-    let budget = Machine::this().memory_bytes / 2;
-    let directory = PackageDirectory {
-        path: args.base.clone(),
-        owner: LOCAL_ACCOUNT_ID,
-        owner_name: "local".to_owned(),
-        named_by_folders: false,
-        left_out: Vec::new(),
-    };
-    let catalog = Catalog::start(CatalogOptions {
-        directories: vec![directory],
-        settings: Box::new(|_, _| ServiceSettings::default()),
-        number: Box::new(|_, _| Ok(0)),
-        engines: Engines::new(program, budget, args.ort_lib.clone()),
-    });
-    catalog.map_err(Failure::Other)
 }
 
 /// Returns the only trainable service of the catalog.

@@ -5,6 +5,7 @@
 //! This crate does not depend on the command line, which hands it settings and parts.
 
 pub mod account;
+pub mod attach;
 pub mod batch;
 pub mod client;
 pub mod database;

@@ -1,6 +1,6 @@
 //! `pkgtool serve`.
 
-mod log;
+pub(super) mod log;
 mod open_files;
 mod parts;
 mod places;
@@ -313,7 +313,7 @@ fn summary(service: &Arc<Service>) -> String {
 ///
 /// SIGHUP asks for a reload of the settings. If it arrives because the server's terminal was
 /// closed, it asks to stop.
-fn stop_signal(hangups: &Arc<Notify>) -> io::Result<watch::Receiver<bool>> {
+pub(super) fn stop_signal(hangups: &Arc<Notify>) -> io::Result<watch::Receiver<bool>> {
     let (sender, receiver) = watch::channel(false);
     #[cfg(unix)]
     {
@@ -358,7 +358,7 @@ fn has_terminal() -> bool {
     io::stdin().is_terminal() || io::stderr().is_terminal()
 }
 
-async fn second_signal(signals: &mut watch::Receiver<bool>) {
+pub(super) async fn second_signal(signals: &mut watch::Receiver<bool>) {
     for _ in 0..2 {
         if signals.changed().await.is_err() {
             return std::future::pending().await;

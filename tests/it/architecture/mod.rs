@@ -24,9 +24,10 @@ const CRATES: &[(&str, &[&str])] = &[
     ("media", &["base", "model", "engine"]),
     ("eval", &["media"]),
     ("text", &["base", "model", "engine"]),
+    ("gate", &[]),
     (
         "serve",
-        &["base", "model", "check", "engine", "media", "text"],
+        &["base", "model", "check", "engine", "gate", "media", "text"],
     ),
 ];
 
@@ -150,6 +151,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ),
     ("eval/dataset", &[]),
     ("eval/measure", &["eval/dataset"]),
+    ("gate/instance", &[]),
     ("kernels/bytes", &[]),
     ("kernels/float", &[]),
     ("kernels/float/attention", &[]),

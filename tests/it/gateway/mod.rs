@@ -2,6 +2,7 @@
 
 mod access;
 pub(crate) mod adapters;
+mod attach;
 mod bodies;
 mod browser;
 #[cfg(feature = "ort")]

@@ -9,14 +9,14 @@ use bytes::{Bytes, BytesMut};
 const MAX_BUFFERED_BYTES: usize = 1 << 20;
 
 /// The last event of a stream.
-pub(super) const DONE: &str = "data: [DONE]\n\n";
+pub(crate) const DONE: &str = "data: [DONE]\n\n";
 
 /// A comment that keeps an idle connection alive.
-pub(super) const KEEP_ALIVE: &str = ": keep-alive\n\n";
+pub(crate) const KEEP_ALIVE: &str = ": keep-alive\n\n";
 
 /// Buffers incomplete events.
 #[derive(Debug, Default)]
-pub(super) struct EventFramer {
+pub(crate) struct EventFramer {
     held: BytesMut,
     /// The last output ended within an event.
     is_within_event: bool,
@@ -24,7 +24,7 @@ pub(super) struct EventFramer {
 
 impl EventFramer {
     /// Adds bytes, and returns those that can leave now.
-    pub(super) fn push(&mut self, mut chunk: Bytes) -> Option<Bytes> {
+    pub(crate) fn push(&mut self, mut chunk: Bytes) -> Option<Bytes> {
         if self.held.is_empty() {
             // Usually a chunk is one or more whole events, and nothing is copied.
             let end = end_of_last(&chunk, 0).unwrap_or(0);
@@ -50,14 +50,14 @@ impl EventFramer {
     }
 
     /// Returns the remaining bytes at the end of a stream.
-    pub(super) fn finish(&mut self) -> Bytes {
+    pub(crate) fn finish(&mut self) -> Bytes {
         self.is_within_event |= !self.held.is_empty();
         self.held.split().freeze()
     }
 
     /// Returns `true` if the output so far ends within an event. Then only the rest of that event
     /// may follow.
-    pub(super) fn is_amid(&self) -> bool {
+    pub(crate) fn is_amid(&self) -> bool {
         self.is_within_event
     }
 }
@@ -77,7 +77,7 @@ fn end_of_last(bytes: &[u8], looked_at: usize) -> Option<usize> {
 }
 
 /// Returns the data lines of events, in order.
-pub(super) fn data(events: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn data(events: &[u8]) -> impl Iterator<Item = &[u8]> {
     let lines = events.split(|byte| matches!(byte, b'\n' | b'\r'));
     lines.filter_map(|line| {
         let data = line.strip_prefix(b"data:")?;

@@ -13,6 +13,7 @@ mod catalog;
 mod description;
 mod device;
 pub mod engine;
+pub(crate) mod events;
 pub(crate) mod json;
 mod media;
 pub mod meter;

@@ -21,13 +21,13 @@ use pkgtool_serve::gateway::settings::{Log, LogFormat};
 const MAX_QUEUED_LINES: usize = 8192;
 
 /// A running log. Dropping it writes the queued lines.
-pub(super) struct RunningLog {
+pub(in super::super) struct RunningLog {
     _lines: writer::WriterGuard,
     _traces: Option<otel::SpanGuard>,
 }
 
 /// The filter of the log, which can be replaced.
-pub(super) struct LevelHandle(reload::Handle<EnvFilter, Registry>);
+pub(in super::super) struct LevelHandle(reload::Handle<EnvFilter, Registry>);
 
 impl LevelHandle {
     /// Parses the filter in the settings.
@@ -44,7 +44,7 @@ impl LevelHandle {
 }
 
 /// Starts the log.
-pub(super) fn start(settings: &Log) -> Result<(RunningLog, LevelHandle), String> {
+pub(in super::super) fn start(settings: &Log) -> Result<(RunningLog, LevelHandle), String> {
     let (filter, handle) = reload::Layer::new(LevelHandle::parse(settings)?);
     let (writer, lines) = writer::start(io::stderr(), MAX_QUEUED_LINES)
         .map_err(|error| format!("cannot start the thread of the log: {error}"))?;

@@ -8,7 +8,6 @@
 
 mod batches;
 mod call;
-mod events;
 mod failed;
 mod files;
 mod images;

@@ -16,10 +16,10 @@ use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
 
 use super::super::super::error::GatewayError;
-use super::events::{DONE, EventFramer, KEEP_ALIVE};
 use super::failed::call_error;
 use super::tally::UsageTally;
 use super::unstreamed;
+use crate::service::events::{DONE, EventFramer, KEEP_ALIVE};
 use crate::service::{self, Answer, CallError, Chunks};
 
 /// Idle time after which a comment is sent.

@@ -5,8 +5,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::events;
-use crate::service::TokenCounts;
+use crate::service::{TokenCounts, events};
 
 /// Maximum size of a `usage` that is read, in bytes.
 const MAX_USAGE_BYTES: usize = 16 << 10;

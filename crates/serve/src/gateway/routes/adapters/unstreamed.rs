@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use serde_json::value::RawValue;
 
-use super::events::DONE;
+use crate::service::events::DONE;
 use crate::service::json;
 
 /// Maximum number of choices of an answer, and of tool calls of a choice.

@@ -11,10 +11,10 @@ use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
 use serde_json::{Value, json};
 
-use super::super::events::{KEEP_ALIVE, data};
 use super::answer::{
     ResponseEnd, ResponseWriter, function_call, message_item, reasoning, text_part,
 };
+use crate::service::events::{KEEP_ALIVE, data};
 
 /// Converts the body of a streamed chat. Its pieces are whole events.
 pub(super) fn converted(response: Response, writer: ResponseWriter) -> Response {

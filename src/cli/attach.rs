@@ -1,0 +1,304 @@
+//! `pkgtool attach`.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::exit::{Exit, Failure};
+use super::local_catalog;
+use super::output;
+use super::serve::log;
+use super::serve::stop_signal;
+use pkgtool_base::diagnostic::book;
+use pkgtool_gate::address::GateAddress;
+use pkgtool_gate::instance::{self, InstanceSettings, Security};
+use pkgtool_serve::attach::{AttachedService, descriptor};
+use pkgtool_serve::gateway::settings::Log;
+use pkgtool_serve::service::{Service, ServiceKind};
+
+/// Maximum size of a file with tokens.
+const MAX_TOKEN_FILE_BYTES: u64 = 1 << 20;
+/// Maximum size of a certificate.
+const MAX_CERTIFICATE_BYTES: u64 = 1 << 20;
+
+/// Arguments of `pkgtool attach`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = book::help(EXAMPLES, "attach"))]
+pub(super) struct AttachArgs {
+    /// Directories of packages. Each package with a token becomes an instance of its service
+    #[arg(value_name = "PACKAGES", required = true)]
+    packages: Vec<PathBuf>,
+
+    /// Addresses of gates [default: `MLP_GRPC_HOSTS` or `MLP_GRPC_HOST`; port 443]
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
+    gate: Vec<GateAddress>,
+
+    /// File with the token of each service, one a line: ACCOUNT.MODEL.SECRET [default: `MLP_SERVICE_TOKEN`]
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+
+    /// Connect without TLS [default: `MLP_GRPC_SECURE=false`]
+    #[arg(long, conflicts_with = "ca")]
+    plain: bool,
+
+    /// Certificate of the authority that signed the gates' certificates, in the format PEM [default: the system's]
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+
+    /// Maximum number of requests in flight for each gate
+    #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
+    in_flight: u16,
+
+    /// Seconds for requests in flight to end after a signal to stop
+    #[arg(long, value_name = "SECONDS", default_value_t = 20)]
+    grace: u32,
+
+    /// Path of the ONNX Runtime library [default: search for it]
+    #[arg(long, value_name = "FILE")]
+    ort_lib: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  pkgtool attach packages/ --gate gate.example.org --token-file tokens.txt
+  MLP_SERVICE_TOKEN=account.model.secret pkgtool attach hush-sentence/ --gate localhost:10601 --plain";
+
+/// Runs the command.
+pub(super) fn run(args: &AttachArgs) -> Result<Exit, Failure> {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let gates = gates(args, variable)?;
+    let tokens = tokens(args, variable)?;
+    let security = security(args, variable)?;
+    let (_log, _) = log::start(&Log::default()).map_err(Failure::Other)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Other(format!("cannot start the async runtime: {error}")))?;
+    runtime.block_on(attach(args, (gates, tokens, security)))
+}
+
+async fn attach(
+    args: &AttachArgs,
+    (gates, tokens, security): (Vec<GateAddress>, Vec<ServiceToken>, Security),
+) -> Result<Exit, Failure> {
+    let stop = stop_signal(&Arc::default());
+    let stop = stop.map_err(|error| Failure::Other(error.to_string()))?;
+    let catalog = local_catalog::start(&args.packages, args.ort_lib.clone())?;
+    let services = catalog.all();
+    for unserved in catalog.unserved().iter() {
+        let (path, reason) = (unserved.path.display(), &unserved.reason);
+        output::print_message("warning", &format!("{path} is not attached: {reason}"));
+    }
+    let matched = matched(&services, tokens)?;
+    let mut text = String::new();
+    let mut instances = JoinSet::new();
+    for (service, token) in matched {
+        let names: Vec<String> = gates.iter().map(ToString::to_string).collect();
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "attaching {} to {}", service.name, names.join(", "));
+        let settings = InstanceSettings {
+            gates: gates.clone(),
+            token: token.text,
+            descriptor: descriptor(&service),
+            hostname: None,
+            image: Some(format!("pkgtool {}", env!("CARGO_PKG_VERSION"))),
+            security: security.clone(),
+            in_flight: usize::from(args.in_flight),
+            grace: Duration::from_secs(u64::from(args.grace)),
+        };
+        let (found, name) = (Arc::clone(&catalog), service.name.clone());
+        let attached = AttachedService::new(move || found.find(local_catalog::OWNER, &name));
+        instances.spawn(instance::serve(settings, Arc::new(attached), stop.clone()));
+    }
+    output::print(&text)?;
+    let mut again: watch::Receiver<bool> = stop;
+    let end = async {
+        while instances.join_next().await.is_some() {}
+        catalog.stop().await;
+    };
+    tokio::select! {
+        () = end => {}
+        () = super::serve::second_signal(&mut again) => {
+            output::note("stopped at once after a second signal");
+        }
+    }
+    Ok(Exit::Clean)
+}
+
+/// Returns the addresses of the gates: the arguments, or the platform's variables.
+fn gates(
+    args: &AttachArgs,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Vec<GateAddress>, Failure> {
+    if !args.gate.is_empty() {
+        return Ok(args.gate.clone());
+    }
+    for name in ["MLP_GRPC_HOSTS", "MLP_GRPC_HOST"] {
+        let Some(value) = variable(name) else {
+            continue;
+        };
+        let gates = value.split(',').map(str::parse);
+        let gates: Result<Vec<GateAddress>, _> = gates.collect();
+        return gates.map_err(|error| Failure::Other(format!("{name}: {error}")));
+    }
+    Err(Failure::Nothing(
+        "no gate is named: give its address with --gate, or set MLP_GRPC_HOST".to_owned(),
+    ))
+}
+
+/// Returns how connections are protected.
+fn security(
+    args: &AttachArgs,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Security, Failure> {
+    let is_plain = || match variable("MLP_GRPC_SECURE").as_deref() {
+        None | Some("true" | "1") => Ok(false),
+        Some("false" | "0") => Ok(true),
+        Some(other) => Err(Failure::Other(format!(
+            "MLP_GRPC_SECURE is `{other}`: expected `true` or `false`"
+        ))),
+    };
+    if let Some(path) = &args.ca {
+        return Ok(Security::Tls(Some(read(path, MAX_CERTIFICATE_BYTES)?)));
+    }
+    if args.plain || is_plain()? {
+        return Ok(Security::Plain);
+    }
+    Ok(Security::Tls(None))
+}
+
+/// Reads a file of limited size.
+fn read(path: &Path, most: u64) -> Result<Vec<u8>, Failure> {
+    let failed = |error: &dyn std::fmt::Display| {
+        let shown = path.display();
+        Failure::Other(format!("{shown}: cannot be read: {error}"))
+    };
+    let size = std::fs::metadata(path)
+        .map_err(|error| failed(&error))?
+        .len();
+    if size > most {
+        return Err(failed(&format_args!(
+            "it has {size} bytes, expected at most {most}"
+        )));
+    }
+    std::fs::read(path).map_err(|error| failed(&error))
+}
+
+/// The token of an instance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ServiceToken {
+    /// The name or number of the service.
+    model: String,
+    text: String,
+}
+
+impl ServiceToken {
+    /// Reads `ACCOUNT.MODEL.SECRET`.
+    fn of(text: &str) -> Result<Self, String> {
+        let mut parts = text.splitn(3, '.');
+        let [account, model, secret] = [(); 3].map(|()| parts.next().unwrap_or_default());
+        let is_visible = text.chars().all(|c| c.is_ascii_graphic());
+        if account.is_empty() || model.is_empty() || secret.is_empty() || !is_visible {
+            return Err("expected a token ACCOUNT.MODEL.SECRET".to_owned());
+        }
+        Ok(Self {
+            model: model.to_owned(),
+            text: text.to_owned(),
+        })
+    }
+}
+
+/// Returns the tokens: those of the file, or the platform's variable. Errors do not show them.
+fn tokens(
+    args: &AttachArgs,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Vec<ServiceToken>, Failure> {
+    let Some(path) = &args.token_file else {
+        let Some(token) = variable("MLP_SERVICE_TOKEN") else {
+            return Err(Failure::Nothing(
+                "no token is given: name a file with --token-file, or set MLP_SERVICE_TOKEN"
+                    .to_owned(),
+            ));
+        };
+        let token = ServiceToken::of(token.trim());
+        let token = token.map_err(|reason| Failure::Other(format!("MLP_SERVICE_TOKEN: {reason}")));
+        return Ok(vec![token?]);
+    };
+    let shown = path.display();
+    let text = String::from_utf8(read(path, MAX_TOKEN_FILE_BYTES)?);
+    let text = text.map_err(|_| Failure::Other(format!("{shown}: expected text in UTF-8")))?;
+    let lines = text.lines().enumerate();
+    let lines = lines.map(|(at, line)| (at + 1, line.trim()));
+    let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    let tokens = lines.map(|(at, line)| {
+        let token = ServiceToken::of(line);
+        token.map_err(|reason| Failure::Other(format!("{shown}:{at}: {reason}")))
+    });
+    let tokens: Vec<ServiceToken> = tokens.collect::<Result<_, _>>()?;
+    if tokens.is_empty() {
+        return Err(Failure::Nothing(format!("{shown}: has no token")));
+    }
+    Ok(tokens)
+}
+
+/// Returns each service with its token: the only service with the only token, otherwise by the names in the tokens.
+fn matched(
+    services: &[Arc<Service>],
+    tokens: Vec<ServiceToken>,
+) -> Result<Vec<(Arc<Service>, ServiceToken)>, Failure> {
+    let runnable = |service: &&Arc<Service>| match &service.kind {
+        ServiceKind::Device(device) => device.description().runnable,
+        _ => false,
+    };
+    let services: Vec<&Arc<Service>> = services.iter().filter(runnable).collect();
+    if let ([service], [token]) = (&*services, &*tokens) {
+        return Ok(vec![(Arc::clone(service), token.clone())]);
+    }
+    let names: Vec<&str> = services.iter().map(|service| &*service.name).collect();
+    let of_token = |token: ServiceToken| {
+        let found = services.iter().find(|service| service.name == token.model);
+        let service = found.ok_or_else(|| {
+            Failure::Other(format!(
+                "a token is for the service `{}`, which no package here provides: expected {}",
+                token.model,
+                if names.is_empty() {
+                    "packages that an engine here runs".to_owned()
+                } else {
+                    names.join(", ")
+                }
+            ))
+        })?;
+        Ok((Arc::clone(service), token))
+    };
+    tokens.into_iter().map(of_token).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_name_their_service() {
+        let token = ServiceToken::of("acme.hush.s.e.cret").expect("it is one");
+        assert_eq!(
+            (&*token.model, &*token.text),
+            ("hush", "acme.hush.s.e.cret")
+        );
+        for text in [
+            "",
+            "a",
+            "a.b",
+            "a.b.",
+            ".b.c",
+            "a..c",
+            "a.b.c d",
+            "a.b.c\u{7f}",
+        ] {
+            assert!(ServiceToken::of(text).is_err(), "{text}");
+        }
+    }
+}
