@@ -105,7 +105,9 @@ def summed_up(results):
             entry["int8_to_float32"] = quantized
             slower = sorted((ratio, name) for name, ratio in quantized.items() if ratio > 1)
             listed = ", ".join(f"{name} {ratio:.2f}" for ratio, name in slower) or "none"
-            print(f"{threads} threads, int8, of float32's time: median {statistics.median(quantized.values()):.2f}, slower: {listed}")
+            print(
+                f"{threads} threads, int8, of float32's time: median {statistics.median(quantized.values()):.2f}, slower: {listed}"
+            )
         summary.append(entry)
     return summary
 
