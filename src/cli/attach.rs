@@ -15,13 +15,15 @@ use super::serve::log;
 use super::serve::stop_signal;
 use pkgtool_base::diagnostic::book;
 use pkgtool_gate::address::GateAddress;
-use pkgtool_gate::instance::{self, InstanceSettings, Security};
+use pkgtool_gate::instance::{self, InstanceSettings, InstanceToken, Security};
 use pkgtool_serve::attach::{AttachedService, descriptor};
 use pkgtool_serve::gateway::settings::Log;
-use pkgtool_serve::service::{Service, ServiceKind};
+use pkgtool_serve::service::{BodyMemory, Service, ServiceKind};
 
 /// Maximum size of a file with tokens.
 const MAX_TOKEN_FILE_BYTES: u64 = 1 << 20;
+/// Memory for the bodies of requests. A single one may use half of it.
+const BODY_MEMORY_BYTES: usize = 512 << 20;
 /// Maximum size of a certificate.
 const MAX_CERTIFICATE_BYTES: u64 = 1 << 20;
 
@@ -96,13 +98,14 @@ async fn attach(
     let matched = matched(&services, tokens)?;
     let mut text = String::new();
     let mut instances = JoinSet::new();
+    let memory = BodyMemory::new(BODY_MEMORY_BYTES);
     for (service, token) in matched {
         let names: Vec<String> = gates.iter().map(ToString::to_string).collect();
         // Writing to a string cannot fail.
         let _ = writeln!(text, "attaching {} to {}", service.name, names.join(", "));
         let settings = InstanceSettings {
             gates: gates.clone(),
-            token: token.text,
+            token: token.secret,
             descriptor: descriptor(&service),
             hostname: None,
             image: Some(format!("pkgtool {}", env!("CARGO_PKG_VERSION"))),
@@ -111,7 +114,8 @@ async fn attach(
             grace: Duration::from_secs(u64::from(args.grace)),
         };
         let (found, name) = (Arc::clone(&catalog), service.name.clone());
-        let attached = AttachedService::new(move || found.find(local_catalog::OWNER, &name));
+        let find = move || found.find(local_catalog::OWNER, &name);
+        let attached = AttachedService::new(find, Arc::clone(&memory));
         instances.spawn(instance::serve(settings, Arc::new(attached), stop.clone()));
     }
     output::print(&text)?;
@@ -193,7 +197,7 @@ fn read(path: &Path, most: u64) -> Result<Vec<u8>, Failure> {
 struct ServiceToken {
     /// The name or number of the service.
     model: String,
-    text: String,
+    secret: InstanceToken,
 }
 
 impl ServiceToken {
@@ -207,7 +211,7 @@ impl ServiceToken {
         }
         Ok(Self {
             model: model.to_owned(),
-            text: text.to_owned(),
+            secret: InstanceToken::new(text.to_owned()),
         })
     }
 }
@@ -284,10 +288,8 @@ mod tests {
     #[test]
     fn tokens_name_their_service() {
         let token = ServiceToken::of("acme.hush.s.e.cret").expect("it is one");
-        assert_eq!(
-            (&*token.model, &*token.text),
-            ("hush", "acme.hush.s.e.cret")
-        );
+        assert_eq!(token.model, "hush");
+        assert!(!format!("{token:?}").contains("cret"));
         for text in [
             "",
             "a",

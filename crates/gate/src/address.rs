@@ -59,12 +59,11 @@ impl FromStr for GateAddress {
         let named = host
             .strip_prefix('[')
             .and_then(|rest| rest.strip_suffix(']'));
-        let is_valid = match named {
-            Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
-            None => {
-                let allowed = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
-                !host.is_empty() && host.len() <= 253 && host.chars().all(allowed)
-            }
+        let is_valid = if let Some(address) = named {
+            address.parse::<std::net::Ipv6Addr>().is_ok()
+        } else {
+            let allowed = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+            !host.is_empty() && host.len() <= 253 && host.chars().all(allowed)
         };
         if !is_valid || port == 0 {
             return Err(invalid());

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 pub use generated::*;
 
-#[allow(missing_docs, non_camel_case_types, unreachable_pub, clippy::pedantic, reason = "generated code")]
+#[allow(missing_docs, non_camel_case_types, unreachable_pub, clippy::large_enum_variant, clippy::pedantic, reason = "generated code")]
 #[rustfmt::skip]
 mod generated {
     include!("../proto/generated.rs");

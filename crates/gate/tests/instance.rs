@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pkgtool_gate::instance::{
-    AnswerParts, Asks, GateRequest, Handler, InstanceSettings, LastAnswer, Security, serve,
+    AnswerParts, Asks, GateRequest, Handler, InstanceSettings, InstanceToken, LastAnswer, Security,
+    serve,
 };
 use pkgtool_gate::protocol::service_to_gate_proto::Body;
 use pkgtool_gate::protocol::{
@@ -102,7 +103,7 @@ impl Attached {
     fn to(gates: &[&Gate]) -> Self {
         let settings = InstanceSettings {
             gates: gates.iter().map(|gate| gate.address.clone()).collect(),
-            token: "account.model.secret".to_owned(),
+            token: InstanceToken::new("account.model.secret".to_owned()),
             descriptor: ServiceDescriptorProto {
                 name: "echo".to_owned(),
                 ..ServiceDescriptorProto::default()

@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use futures_util::stream::TryStreamExt as _;
 
 use crate::service::events::{self, EventFramer};
-use crate::service::{self, Answer, CallError, Request, Service, ServiceKind};
+use crate::service::{self, Answer, BodyMemory, CallError, Request, Service, ServiceKind};
 use crate::task::TaskFailure;
 use pkgtool_gate::instance::{AnswerParts, Asks, GateRequest, Handler, LastAnswer};
 use pkgtool_gate::protocol::service_to_gate_proto::Body;
@@ -34,16 +34,22 @@ const JSON: &str = "application/json";
 pub struct AttachedService {
     /// Finds the service, which may be replaced while it is attached.
     find: FindAttached,
+    /// Memory for the bodies of all requests.
+    memory: Arc<BodyMemory>,
 }
 
 /// Finds a service.
 type FindAttached = Box<dyn Fn() -> Option<Arc<Service>> + Send + Sync>;
 
 impl AttachedService {
-    /// Attaches the service that this function finds.
-    pub fn new(find: impl Fn() -> Option<Arc<Service>> + Send + Sync + 'static) -> Self {
+    /// Attaches the service that this function finds. Requests are refused while their bodies would exceed the memory.
+    pub fn new(
+        find: impl Fn() -> Option<Arc<Service>> + Send + Sync + 'static,
+        memory: Arc<BodyMemory>,
+    ) -> Self {
         Self {
             find: Box::new(find),
+            memory,
         }
     }
 
@@ -55,7 +61,10 @@ impl AttachedService {
     ) -> Result<Answer, ApiErrorProto> {
         let gone = || TaskFailure::new(404, "SERVICE_NOT_FOUND", "the service was removed");
         let service = (self.find)().ok_or_else(|| failed(gone(), None))?;
-        let request = request(data, config)?;
+        let mut request = request(data, config)?;
+        let held = self.memory.take(service.owner, request.body.len());
+        let held = held.map_err(|error| call_error(CallError::OutOfMemory(error)))?;
+        request.memory = Some(Arc::new(held));
         let prepared = service.prepare(&request).await.map_err(call_error)?;
         let limit = service.settings.predict_timeout();
         let answer = prepared.predict(service.owner, Some(limit)).await;

@@ -150,7 +150,7 @@ async fn open(
     }
     let (to_gate, messages) = mpsc::channel(WAITING_MESSAGES);
     let start = StartServingProto {
-        connection_token: settings.token.clone(),
+        connection_token: settings.token.reveal().to_owned(),
         service_descriptor: Some(settings.descriptor.clone()),
         hostname: settings.hostname.clone(),
         version: Some(VERSION),
@@ -251,7 +251,7 @@ impl<H: Handler> Connection<H> {
             if leaving.is_some() && self.running.is_empty() {
                 break;
             }
-            let far = Instant::now() + Duration::from_secs(3600);
+            let far = Instant::now() + Duration::from_hours(1);
             let next_beat = self.interval.map_or(far, |interval| beat + interval);
             let silent = self.interval.map_or(far, |interval| {
                 heard + interval * SILENT_INTERVALS + SILENT_REST
@@ -283,11 +283,10 @@ impl<H: Handler> Connection<H> {
                 () = sleep_until(until) => break,
             };
             match outcome {
-                Ok(()) => {}
                 Err(ConnectionEnd::Stopped) if leaving.is_none() => {
                     leaving = Some(self.leave(ConnectionEnd::Stopped));
                 }
-                Err(ConnectionEnd::Stopped) => {}
+                Ok(()) | Err(ConnectionEnd::Stopped) => {}
                 // What is left unfinished is lost with the connection.
                 Err(end) => return leaving.map_or(end, |(left, _)| left),
             }
@@ -324,7 +323,7 @@ impl<H: Handler> Connection<H> {
             Some(from_gate::Body::Predict(asked)) => Asks::Predict(asked),
             Some(from_gate::Body::PartialPredict(asked)) => Asks::PartialPredict(asked),
             Some(from_gate::Body::Batch(asked)) => Asks::Batch(asked),
-            Some(from_gate::Body::Fit(asked)) => Asks::Fit(asked),
+            Some(from_gate::Body::Fit(asked)) => Asks::Fit(Box::new(asked)),
             Some(from_gate::Body::Ext(asked)) => Asks::Ext(asked),
             Some(other) => return self.told(id, other).await,
             // A body that a later version of the protocol has.
@@ -383,11 +382,9 @@ impl<H: Handler> Connection<H> {
     /// Handles a message that asks for no answer of the service.
     async fn told(&mut self, id: i64, body: from_gate::Body) -> Result<(), ConnectionEnd> {
         match body {
-            from_gate::Body::HeartBeat(beat) => {
-                if INTERVALS.contains(&beat.interval) {
-                    let interval = u64::from(beat.interval.unsigned_abs());
-                    self.interval = Some(Duration::from_millis(interval));
-                }
+            from_gate::Body::HeartBeat(beat) if INTERVALS.contains(&beat.interval) => {
+                let interval = u64::from(beat.interval.unsigned_abs());
+                self.interval = Some(Duration::from_millis(interval));
             }
             from_gate::Body::ServiceInfo(info) => {
                 self.accepted = true;

@@ -11,6 +11,7 @@ mod pool;
 mod retry;
 
 use std::collections::HashMap;
+use std::fmt;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -29,8 +30,8 @@ pub use pool::serve;
 pub struct InstanceSettings {
     /// The gates to connect to at first. A gate names the others of its cluster.
     pub gates: Vec<GateAddress>,
-    /// The token of the instance, which names the account and the service.
-    pub token: String,
+    /// The token of the instance.
+    pub token: InstanceToken,
     /// What the service can do.
     pub descriptor: ServiceDescriptorProto,
     /// The name of this machine, for the gate's operators.
@@ -43,6 +44,29 @@ pub struct InstanceSettings {
     pub in_flight: usize,
     /// How long requests in flight may take after the instance was asked to stop.
     pub grace: Duration,
+}
+
+/// The secret of an instance, which also names its account and its service.
+#[derive(Clone, PartialEq, Eq)]
+pub struct InstanceToken(String);
+
+impl InstanceToken {
+    /// Keeps a secret.
+    #[must_use]
+    pub fn new(secret: String) -> Self {
+        Self(secret)
+    }
+
+    /// Returns the secret, for the gate.
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for InstanceToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("InstanceToken")
+    }
 }
 
 /// How connections are protected.
@@ -73,7 +97,7 @@ pub enum Asks {
     /// An answer to each of several requests.
     Batch(BatchRequestProto),
     /// Training.
-    Fit(FitRequestProto),
+    Fit(Box<FitRequestProto>),
     /// A method of the service's own.
     Ext(ExtendedRequestProto),
 }

@@ -31,7 +31,7 @@ fn half_of(number: f32) -> Option<u16> {
     let (exponent, fraction) = (bits >> 23 & 0xff, bits & 0x7f_ffff);
     let magnitude = match exponent {
         0 if fraction == 0 => 0,
-        113..=142 if fraction & 0x1fff == 0 => (exponent - 112) << 10 | fraction >> 13,
+        113..=142 if fraction.trailing_zeros() >= 13 => (exponent - 112) << 10 | fraction >> 13,
         // A subnormal float16.
         103..=112 => {
             let (whole, shift) = (fraction | 0x80_0000, 126 - exponent);
@@ -48,7 +48,7 @@ fn half_of(number: f32) -> Option<u16> {
 /// Returns the bfloat16 of a number.
 fn brain_of(number: f32) -> Option<u16> {
     let bits = number.to_bits();
-    if bits & 0xffff == 0 && number.is_finite() {
+    if bits.trailing_zeros() >= 16 && number.is_finite() {
         return u16::try_from(bits >> 16).ok();
     }
     None

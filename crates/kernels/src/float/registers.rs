@@ -140,11 +140,13 @@ pub(super) mod plain {
     }
 
     #[inline]
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as for other registers")]
     pub(in crate::float) fn load_half(from: &[u16; LANES]) -> Register {
         from.map(crate::float::half::half_number)
     }
 
     #[inline]
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as for other registers")]
     pub(in crate::float) fn load_brain(from: &[u16; LANES]) -> Register {
         from.map(crate::float::half::brain_number)
     }
