@@ -101,6 +101,10 @@ struct Attached {
 
 impl Attached {
     fn to(gates: &[&Gate]) -> Self {
+        Self::by(gates, Security::Plain)
+    }
+
+    fn by(gates: &[&Gate], security: Security) -> Self {
         let settings = InstanceSettings {
             gates: gates.iter().map(|gate| gate.address.clone()).collect(),
             token: InstanceToken::new("account.model.secret".to_owned()),
@@ -110,7 +114,7 @@ impl Attached {
             },
             hostname: Some("desk".to_owned()),
             image: None,
-            security: Security::Plain,
+            security,
             in_flight: 4,
             grace: Duration::from_secs(2),
         };
@@ -389,5 +393,44 @@ async fn numbers_may_be_used_again_at_once() {
             other => panic!("expected an answer, got {other:?}"),
         }
     }
+    attached.stop().await;
+}
+
+fn certificate(name: &str) -> Vec<u8> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tls/");
+    std::fs::read(format!("{folder}{name}.pem")).expect("a fixture")
+}
+
+/// The certificate is for `localhost`.
+#[tokio::test]
+async fn a_gate_is_believed_by_its_certificate() {
+    let identity =
+        tonic::transport::Identity::from_pem(certificate("certificate"), certificate("key"));
+    let secured = || {
+        let tls = tonic::transport::ServerTlsConfig::new().identity(identity.clone());
+        let server = tonic::transport::Server::builder().tls_config(tls);
+        server.expect("the fixture is valid")
+    };
+    let mut gate = Gate::start_as("localhost", secured()).await;
+    let attached = Attached::by(&[&gate], Security::Tls(Some(certificate("authority"))));
+    let mut instance = accepted(&mut gate, &[]).await;
+    instance.send(1, predict("a")).await;
+    assert_eq!(instance.answer().await.request_id, 1);
+    attached.stop().await;
+
+    let other = Security::Tls(Some(certificate("other_authority")));
+    refused(&mut gate, other).await;
+    let mut renamed = Gate::start_as("127.0.0.1", secured()).await;
+    let right = Security::Tls(Some(certificate("authority")));
+    for security in [right, Security::Tls(None), Security::Plain] {
+        refused(&mut renamed, security).await;
+    }
+}
+
+/// An instance that is protected this way does not announce itself.
+async fn refused(gate: &mut Gate, security: Security) {
+    let attached = Attached::by(&[gate], security);
+    let comes = tokio::time::timeout(Duration::from_millis(500), gate.instance());
+    assert!(comes.await.is_err(), "it is not believed");
     attached.stop().await;
 }

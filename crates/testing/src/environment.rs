@@ -38,6 +38,8 @@ pub enum EnvironmentPiece {
     Lsp,
     /// The directory of HTTP clients in Python.
     Http,
+    /// The directory of grpcio and its tools.
+    Grpc,
     /// A JDK, which `tests/setup` does not install.
     Java,
     /// The Go toolchain, which `tests/setup` does not install: Debian's package takes more than 300
@@ -73,6 +75,7 @@ impl EnvironmentPiece {
             Self::Playwright => "playwright",
             Self::Chromium => "chromium",
             Self::Http => "http",
+            Self::Grpc => "grpc",
             Self::Java => "java",
             Self::Go => "go",
         }
@@ -97,6 +100,7 @@ impl EnvironmentPiece {
             Self::Playwright => "PKGTOOL_TEST_PLAYWRIGHT",
             Self::Chromium => "PKGTOOL_TEST_CHROMIUM",
             Self::Http => "PKGTOOL_TEST_HTTP",
+            Self::Grpc => "PKGTOOL_TEST_GRPC",
             Self::Java => "PKGTOOL_TEST_JAVA",
             Self::Go => "PKGTOOL_TEST_GO",
         }

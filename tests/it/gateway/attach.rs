@@ -3,7 +3,9 @@
 #[path = "../../../crates/gate/tests/gate/mod.rs"]
 mod gate;
 
-use std::process::{Child, Stdio};
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use pkgtool_gate::protocol::service_to_gate_proto::Body;
@@ -15,6 +17,7 @@ use pkgtool_gate::protocol::{
 use serde_json::{Value, json};
 
 use super::examples;
+use crate::support::environment::EnvironmentPiece;
 use crate::support::gateway::Setup;
 use crate::support::run::pkgtool;
 use gate::{Gate, Instance};
@@ -27,8 +30,11 @@ struct Attached(Child);
 
 impl Attached {
     fn to(gate: &Gate, package: &str) -> Self {
-        let address = gate.address.to_string();
-        let mut command = pkgtool(["attach", "--plain", "--gate", &address]).into_command();
+        Self::at(&gate.address.to_string(), package)
+    }
+
+    fn at(address: &str, package: &str) -> Self {
+        let mut command = pkgtool(["attach", "--plain", "--gate", address]).into_command();
         command
             .arg(examples().join(package))
             .env("MLP_SERVICE_TOKEN", TOKEN)
@@ -41,9 +47,7 @@ impl Attached {
     #[cfg(unix)]
     fn stop(mut self) -> Option<i32> {
         let id = self.0.id().to_string();
-        let told = std::process::Command::new("kill")
-            .args(["-TERM", &id])
-            .status();
+        let told = Command::new("kill").args(["-TERM", &id]).status();
         assert!(told.expect("kill runs").success());
         self.0.wait().expect("it ends").code()
     }
@@ -187,6 +191,34 @@ async fn a_package_answers_its_gate_like_its_gateway() {
         let stopped = tokio::time::timeout(Duration::from_secs(30), stopped).await;
         assert_eq!(stopped.expect("it ends in time").expect("it ends"), Some(0));
     }
+}
+
+/// A gate of other code, with other libraries, checks an instance.
+#[test]
+fn a_gate_in_python_understands_every_message() {
+    let Some(grpc) = EnvironmentPiece::Grpc.or_skip("a_gate_in_python_understands_every_message")
+    else {
+        return;
+    };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut gate = Command::new("python3");
+    gate.arg(root.join("tests/clients/gate.py"))
+        .arg(root.join("crates/gate/proto/mlp-gate.proto"))
+        .arg(TOKEN)
+        .env("PYTHONPATH", grpc)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut gate = gate.spawn().expect("Python runs");
+    let mut port = String::new();
+    let stdout = gate.stdout.take().expect("the stream is piped");
+    let mut lines = BufReader::new(stdout);
+    lines.read_line(&mut port).expect("it prints its port");
+    let attached = Attached::at(&format!("127.0.0.1:{}", port.trim()), "hush-sentence");
+    let ended = gate.wait_with_output().expect("it ends");
+    drop(attached);
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success(), "{said}");
 }
 
 /// The events of a chat come as parts; together they are the answer of the same chat in one part.

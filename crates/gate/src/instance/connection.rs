@@ -192,7 +192,11 @@ fn full(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
+        // Some errors show their cause themselves.
+        let shown = inner.to_string();
+        if !text.ends_with(&shown) {
+            text = format!("{text}: {shown}");
+        }
         cause = inner.source();
     }
     text

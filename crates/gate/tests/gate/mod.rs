@@ -36,19 +36,24 @@ pub(crate) struct Instance {
 
 impl Gate {
     pub(crate) async fn start() -> Self {
+        Self::start_as("127.0.0.1", tonic::transport::Server::builder()).await
+    }
+
+    /// Starts a gate that instances call by this name.
+    pub(crate) async fn start_as(name: &str, mut server: tonic::transport::Server) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0")
             .await
             .expect("a port is free");
-        let address = listener.local_addr().expect("it is bound");
+        let port = listener.local_addr().expect("it is bound").port();
         let (announced, instances) = mpsc::channel(8);
-        let serving = tonic::transport::Server::builder()
+        let serving = server
             .add_service(GateServer::new(Announcing(announced)))
             .serve_with_incoming(TcpListenerStream::new(listener));
         let task = tokio::spawn(async move {
             serving.await.expect("it serves");
         });
         Self {
-            address: address.to_string().parse().expect("it is an address"),
+            address: format!("{name}:{port}").parse().expect("it is an address"),
             instances,
             task,
         }
