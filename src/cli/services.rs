@@ -8,7 +8,7 @@ use super::{admin, attach, directory, remote, serve, train};
 pub(super) enum ServicesCommand {
     /// Serve packages over HTTP: synchronous and asynchronous predict
     Serve(serve::ServeArgs),
-    /// Answer the requests of a platform's gates with the packages of this machine
+    /// Answer requests of a platform's gates with local packages
     Attach(attach::AttachArgs),
     /// Train a classifier on the embeddings of a package's model
     Train(train::TrainArgs),
