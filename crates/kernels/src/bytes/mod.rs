@@ -66,6 +66,27 @@ impl Sign {
         number as u8
     }
 
+    /// Returns bytes as numbers from -128 to 127. Unsigned ones, and their zero points, become smaller by
+    /// [`moved`](Self::moved).
+    pub fn signed(self, bytes: &[u8]) -> Vec<i8> {
+        let flip = match self {
+            Self::Signed => 0,
+            Self::Unsigned => 0x80,
+        };
+        bytes
+            .iter()
+            .map(|byte| (byte ^ flip).cast_signed())
+            .collect()
+    }
+
+    /// Returns by how much [`signed`](Self::signed) makes numbers smaller.
+    pub const fn moved(self) -> i32 {
+        match self {
+            Self::Signed => 0,
+            Self::Unsigned => 128,
+        }
+    }
+
     /// Fails if an integer is out of range for this sign.
     fn check(self, what: &str, number: i32) -> Result<(), String> {
         let (least, most) = self.range();

@@ -5,6 +5,7 @@ use tract_onnx::tract_core::internal::*;
 use crate::graph::elements::sizes;
 use crate::graph::weights::ProgramWeights;
 use crate::tensor::{DType, byte_size};
+use pkgtool_kernels::bytes::Sign;
 use pkgtool_kernels::rows::Bits;
 use pkgtool_model::executorch::xnnpack::{Datatype, Quantization, Scales, XnnpackValue};
 
@@ -63,9 +64,9 @@ pub(super) fn read_bytes(
     weights: &ProgramWeights,
     value: &XnnpackValue,
 ) -> TractResult<Option<ByteWeights>> {
-    let (flip, moved) = match value.datatype {
-        Datatype::Qint8 | Datatype::Qcint8 => (0, 0),
-        Datatype::Quint8 => (0x80, 128),
+    let sign = match value.datatype {
+        Datatype::Qint8 | Datatype::Qcint8 => Sign::Signed,
+        Datatype::Quint8 => Sign::Unsigned,
         _ => return Ok(None),
     };
     let (zero_point, scales) = match &value.quantization {
@@ -74,11 +75,9 @@ pub(super) fn read_bytes(
         Some(Quantization::PerChannel { scales, .. }) => (0, read_scales(weights, scales)?),
         _ => return Ok(None),
     };
-    let raw = stored(weights, value)?;
-    let values = raw.into_iter().map(|byte| (byte ^ flip).cast_signed());
     Ok(Some(ByteWeights {
-        values: values.collect(),
-        zero_point: zero_point.saturating_sub(moved),
+        values: sign.signed(&stored(weights, value)?),
+        zero_point: zero_point.saturating_sub(sign.moved()),
         scales,
     }))
 }

@@ -36,16 +36,13 @@ impl RecurrentBytes {
             Some(zeros) => of_outputs::<i32>(zeros, [directions, outputs])?,
             None => vec![0; directions * outputs],
         };
-        // Unsigned bytes and their zero points are moved by 128.
-        let (flip, away) = match stored.datum_type() {
-            DatumType::I8 => (0, 0),
-            DatumType::U8 => (0x80, 128),
+        let sign = match stored.datum_type() {
+            DatumType::I8 => Sign::Signed,
+            DatumType::U8 => Sign::Unsigned,
             other => bail!("expected weights of bytes, got {other:?}"),
         };
-        let zeros: Vec<i32> = zeros.iter().map(|zero| zero - away).collect();
-        let stored = stored.try_as_plain_ram()?;
-        let stored = stored.as_bytes().iter();
-        let stored: Vec<i8> = stored.map(|byte| (byte ^ flip).cast_signed()).collect();
+        let zeros: Vec<i32> = zeros.iter().map(|zero| zero - sign.moved()).collect();
+        let stored = sign.signed(stored.try_as_plain_ram()?.as_bytes());
         let product = |side: usize| {
             let of_side = side * outputs..(side + 1) * outputs;
             let weights = &stored[side * inputs * outputs..(side + 1) * inputs * outputs];

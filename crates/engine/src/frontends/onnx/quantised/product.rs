@@ -64,21 +64,13 @@ impl QuantisedBytes {
             "weights of {dtype:?} have zero points of another type"
         );
         let plain = stored.try_as_plain_ram()?;
-        let flip = match self.sign {
-            Sign::Signed => 0,
-            Sign::Unsigned => 0x80,
-        };
-        let bytes = plain.as_bytes().iter();
-        Ok(bytes.map(|byte| (byte ^ flip).cast_signed()).collect())
+        Ok(self.sign.signed(plain.as_bytes()))
     }
 
     /// Returns the zero points of [`signed`](Self::signed).
     pub(super) fn zeros(&self) -> Vec<i32> {
-        let away = match self.sign {
-            Sign::Signed => 0,
-            Sign::Unsigned => 128,
-        };
-        self.zero_points.iter().map(|zero| zero - away).collect()
+        let zeros = self.zero_points.iter();
+        zeros.map(|zero| zero - self.sign.moved()).collect()
     }
 }
 
