@@ -64,6 +64,14 @@ pub(super) fn ask(question: &str) -> io::Result<Option<String>> {
     Ok((read > 0).then_some(answer))
 }
 
+/// Formats a name with the number of its occurrences.
+pub(super) fn times((name, count): (&String, &u64)) -> String {
+    match count {
+        1 => name.clone(),
+        _ => format!("{name} ×{count}"),
+    }
+}
+
 /// Returns whether to colour standard output: it is a terminal and `NO_COLOR` is not set.
 pub(super) fn stdout_has_color() -> bool {
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());

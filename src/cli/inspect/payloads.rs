@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json, json};
 
+use crate::cli::output::times;
 use pkgtool_base::package::Backend;
 use pkgtool_base::source::ReadAt;
 use pkgtool_model::executorch::body::ProgramBody;
@@ -88,13 +89,6 @@ fn content_lines(content: &PayloadSummary) -> Vec<(&'static str, String)> {
     ];
     let lines = lines.into_iter().filter(|(_, text)| !text.is_empty());
     lines.collect()
-}
-
-fn times((name, count): (&String, &u64)) -> String {
-    match count {
-        1 => name.clone(),
-        _ => format!("{name} ×{count}"),
-    }
 }
 
 /// Joins the first entries in one line, followed by the number of further entries.

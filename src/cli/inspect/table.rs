@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{ExtraFacts, payloads, portable};
+use crate::cli::output::times;
 use crate::cli::report;
 use pkgtool_base::diagnostic::TextTable;
 use pkgtool_base::source::text::defuse_line;
@@ -99,14 +100,7 @@ fn write_method(text: &mut String, info: &ModelInfo, method: &Method, beside: &E
         }
     }
     if !method.operators.is_empty() {
-        let calls: Vec<String> = method
-            .operators
-            .iter()
-            .map(|(name, count)| match count {
-                1 => name.clone(),
-                _ => format!("{name} ×{count}"),
-            })
-            .collect();
+        let calls: Vec<String> = method.operators.iter().map(times).collect();
         line(text, &format!("  operators  {}", calls.join(", ")));
     }
     match portable::missing(&beside.path, info, method) {

@@ -9,6 +9,7 @@ use serde_json::{Value as Json, json};
 
 use super::columns;
 use crate::cli::exit::Failure;
+use crate::cli::output::times;
 use crate::cli::report::CommandReport;
 use pkgtool_base::package::Backend;
 use pkgtool_engine::runtime::target::{self, Candidate};
@@ -125,11 +126,7 @@ fn assigned(
 
 /// Returns operators with their number of nodes.
 fn counted(operators: &BTreeMap<String, u64>) -> String {
-    let each = operators.iter().map(|(name, count)| match count {
-        1 => name.clone(),
-        _ => format!("{name} ×{count}"),
-    });
-    each.collect::<Vec<_>>().join(", ")
+    operators.iter().map(times).collect::<Vec<_>>().join(", ")
 }
 
 impl EngineAnswer {
