@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::block_on::runtime;
 use super::exit::{Exit, Failure};
 use super::local_catalog;
 use super::output;
-use super::serve::log;
-use super::serve::stop_signal;
+use super::serve::{log, second_signal, stop_signal};
 use pkgtool_base::diagnostic::book;
+use pkgtool_base::source;
 use pkgtool_gate::address::GateAddress;
 use pkgtool_gate::instance::{self, InstanceSettings, InstanceToken, Security};
 use pkgtool_serve::attach::{AttachedService, descriptor};
@@ -76,11 +76,7 @@ pub(super) fn run(args: &AttachArgs) -> Result<Exit, Failure> {
     let tokens = tokens(args, variable)?;
     let security = security(args, variable)?;
     let (_log, _) = log::start(&Log::default()).map_err(Failure::Other)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::Other(format!("cannot start the async runtime: {error}")))?;
-    runtime.block_on(attach(args, (gates, tokens, security)))
+    runtime()?.block_on(attach(args, (gates, tokens, security)))
 }
 
 async fn attach(
@@ -99,10 +95,11 @@ async fn attach(
     let mut text = String::new();
     let mut instances = JoinSet::new();
     let memory = BodyMemory::new(BODY_MEMORY_BYTES);
+    let names: Vec<String> = gates.iter().map(ToString::to_string).collect();
+    let names = names.join(", ");
     for (service, token) in matched {
-        let names: Vec<String> = gates.iter().map(ToString::to_string).collect();
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "attaching {} to {}", service.name, names.join(", "));
+        let _ = writeln!(text, "attaching {} to {names}", service.name);
         let settings = InstanceSettings {
             gates: gates.clone(),
             token: token.secret,
@@ -119,14 +116,14 @@ async fn attach(
         instances.spawn(instance::serve(settings, Arc::new(attached), stop.clone()));
     }
     output::print(&text)?;
-    let mut again: watch::Receiver<bool> = stop;
+    let mut again = stop;
     let end = async {
         while instances.join_next().await.is_some() {}
         catalog.stop().await;
     };
     tokio::select! {
         () = end => {}
-        () = super::serve::second_signal(&mut again) => {
+        () = second_signal(&mut again) => {
             output::note("stopped at once after a second signal");
         }
     }
@@ -175,21 +172,9 @@ fn security(
     Ok(Security::Tls(None))
 }
 
-/// Reads a file of limited size.
 fn read(path: &Path, most: u64) -> Result<Vec<u8>, Failure> {
-    let failed = |error: &dyn std::fmt::Display| {
-        let shown = path.display();
-        Failure::Other(format!("{shown}: cannot be read: {error}"))
-    };
-    let size = std::fs::metadata(path)
-        .map_err(|error| failed(&error))?
-        .len();
-    if size > most {
-        return Err(failed(&format_args!(
-            "it has {size} bytes, expected at most {most}"
-        )));
-    }
-    std::fs::read(path).map_err(|error| failed(&error))
+    let read = source::read(path, most);
+    read.map_err(|error| Failure::Other(format!("{}: cannot be read: {error}", path.display())))
 }
 
 /// The token of an instance.

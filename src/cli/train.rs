@@ -9,6 +9,7 @@ use std::time::Duration;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
+use super::block_on::runtime;
 use super::exit::{Exit, Failure};
 use super::local_catalog;
 use super::output;
@@ -83,11 +84,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<Exit, Failure> {
         .clone()
         .unwrap_or_else(|| PathBuf::from(&args.name));
     require_replaceable(&place)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| other(&format_args!("cannot start the async runtime: {error}")))?;
-    let metrics = runtime.block_on(train(args, &options, &summary, bounds, &place))?;
+    let metrics = runtime()?.block_on(train(args, &options, &summary, bounds, &place))?;
     if args.json {
         output::print(&format!("{metrics:#}\n"))?;
     } else {

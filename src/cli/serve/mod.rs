@@ -23,6 +23,7 @@ use std::sync::Arc;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
+use super::block_on::runtime;
 use super::data_dir;
 use super::exit::{Exit, Failure};
 use super::output;
@@ -84,11 +85,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
         return Ok(Exit::Clean);
     }
     let (_log, level) = log::start(&settings.log).map_err(Failure::Other)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::Other(format!("cannot start the async runtime: {error}")))?;
-    runtime.block_on(serve(settings, args, level))
+    runtime()?.block_on(serve(settings, args, level))
 }
 
 /// Reads the settings. Arguments override the environment, which overrides the file.
