@@ -13,7 +13,7 @@ pub struct GateAddress {
     port: u16,
 }
 
-/// A text is no address.
+/// The text is not an address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{text}` is not the address of a gate: expected HOST or HOST:PORT, such as gate.example.org:443"

@@ -18,7 +18,7 @@ pub const OK: &str = "Ok";
 
 /// The additions to the protocol that this crate knows.
 pub mod extension {
-    /// The gate cancels requests whose answer nobody wants.
+    /// The gate cancels requests.
     pub const CANCEL: &str = "cancel";
     /// The service tells how many requests it accepts.
     pub const CREDITS: &str = "credits";

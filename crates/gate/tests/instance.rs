@@ -354,7 +354,7 @@ async fn an_instance_follows_its_cluster() {
             current_server: current.address.to_string(),
         })
     };
-    // Names that are no addresses, and none at all, change nothing.
+    // Invalid addresses and an empty list change nothing.
     for servers in [vec![], vec!["not an address".to_owned()]] {
         let update = ClusterUpdateProto {
             servers,

@@ -24,7 +24,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("media", &["base", "model", "engine"]),
     ("eval", &["media"]),
     ("text", &["base", "model", "engine"]),
-    ("gate", &[]),
+    ("gate", &["base"]),
     (
         "serve",
         &["base", "model", "check", "engine", "gate", "media", "text"],

@@ -1,4 +1,4 @@
-//! Which provider ONNX Runtime assigned each node of a graph to.
+//! The providers to which ONNX Runtime assigned the nodes of a graph.
 //!
 //! Invariant: pointers of the library are read only while the session that owns them exists.
 #![expect(

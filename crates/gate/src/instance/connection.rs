@@ -21,6 +21,7 @@ use crate::protocol::{
     StatusResponseProto, StopServingProto, code, error, extension,
     gate_to_service_proto as from_gate, service_to_gate_proto::Body,
 };
+use pkgtool_base::causes::with_causes;
 
 /// Maximum time to connect, and for each answer until the service is announced.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
@@ -36,7 +37,7 @@ const SILENT_REST: Duration = Duration::from_secs(1);
 /// The version of the protocol.
 const VERSION: i64 = 2;
 
-/// What a connection is to do.
+/// An order to a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConnectionOrder {
     /// Answer requests.
@@ -71,7 +72,7 @@ impl fmt::Display for ConnectionEnd {
     }
 }
 
-/// What connections tell their pool.
+/// A report of a connection to its pool.
 #[derive(Debug)]
 pub(super) enum PoolNews {
     /// The gate accepted the service.
@@ -82,7 +83,7 @@ pub(super) enum PoolNews {
     Cluster(GateAddress, ClusterUpdateProto),
 }
 
-/// What all connections of an instance share.
+/// The parts that all connections of an instance share.
 pub(super) struct SharedParts<H> {
     pub(super) settings: InstanceSettings,
     pub(super) handler: Arc<H>,
@@ -182,24 +183,14 @@ async fn connected(settings: &InstanceSettings, address: &GateAddress) -> Result
             Some(certificate) => tls.ca_certificate(Certificate::from_pem(certificate)),
             None => tls.with_native_roots(),
         };
-        endpoint = endpoint.tls_config(tls).map_err(|error| full(&error))?;
+        endpoint = endpoint
+            .tls_config(tls)
+            .map_err(|error| with_causes(&error))?;
     }
-    endpoint.connect().await.map_err(|error| full(&error))
-}
-
-/// Returns an error with its causes.
-fn full(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        // Some errors show their cause themselves.
-        let shown = inner.to_string();
-        if !text.ends_with(&shown) {
-            text = format!("{text}: {shown}");
-        }
-        cause = inner.source();
-    }
-    text
+    endpoint
+        .connect()
+        .await
+        .map_err(|error| with_causes(&error))
 }
 
 fn message(request_id: i64, body: Body) -> ServiceToGateProto {
@@ -291,7 +282,7 @@ impl<H: Handler> Connection<H> {
                     leaving = Some(self.leave(ConnectionEnd::Stopped));
                 }
                 Ok(()) | Err(ConnectionEnd::Stopped) => {}
-                // What is left unfinished is lost with the connection.
+                // Unfinished requests are lost with the connection.
                 Err(end) => return leaving.map_or(end, |(left, _)| left),
             }
         }

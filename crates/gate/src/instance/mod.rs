@@ -32,7 +32,7 @@ pub struct InstanceSettings {
     pub gates: Vec<GateAddress>,
     /// The token of the instance.
     pub token: InstanceToken,
-    /// What the service can do.
+    /// The methods of the service.
     pub descriptor: ServiceDescriptorProto,
     /// The name of this machine, for the gate's operators.
     pub hostname: Option<String>,
@@ -81,13 +81,13 @@ pub enum Security {
 /// A request of a gate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GateRequest {
-    /// What it asks for.
+    /// Its content.
     pub asks: Asks,
     /// Its headers.
     pub headers: HashMap<String, String>,
 }
 
-/// What a request asks for.
+/// The content of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Asks {
     /// One answer.
@@ -133,7 +133,7 @@ impl AnswerParts {
 
 /// Answers requests.
 pub trait Handler: Send + Sync + 'static {
-    /// Answers a request. The future is dropped if nobody wants the answer any more.
+    /// Answers a request. The future is dropped if the request is cancelled or its connection ends.
     fn answer(
         &self,
         request: GateRequest,

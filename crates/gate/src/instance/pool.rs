@@ -42,9 +42,7 @@ pub async fn serve<H: Handler>(
         report: accepted,
         tasks: JoinSet::new(),
     };
-    for gate in first.iter().take(MAX_GATES) {
-        pool.connect(gate);
-    }
+    pool.connect_to(&first);
     let mut stopping = false;
     loop {
         tokio::select! {
@@ -64,9 +62,7 @@ pub async fn serve<H: Handler>(
                 }
                 if pool.orders.is_empty() && !stopping {
                     // A cluster that names no gate is a mistake.
-                    for gate in first.iter().take(MAX_GATES) {
-                        pool.connect(gate);
-                    }
+                    pool.connect_to(&first);
                 }
             }
             _ = stop.wait_for(|stop| *stop), if !stopping => {
@@ -84,7 +80,7 @@ pub async fn serve<H: Handler>(
 
 struct GatePool<H> {
     shared: Arc<SharedParts<H>>,
-    /// What each connection is to do.
+    /// The order to each connection.
     orders: BTreeMap<GateAddress, watch::Sender<ConnectionOrder>>,
     /// The gates that accepted the service.
     accepted: BTreeSet<GateAddress>,
@@ -93,6 +89,12 @@ struct GatePool<H> {
 }
 
 impl<H: Handler> GatePool<H> {
+    fn connect_to<'a>(&mut self, gates: impl IntoIterator<Item = &'a GateAddress>) {
+        for gate in gates {
+            self.connect(gate);
+        }
+    }
+
     fn connect(&mut self, gate: &GateAddress) {
         if self.orders.contains_key(gate) || self.orders.len() >= MAX_GATES {
             return;
@@ -138,9 +140,7 @@ impl<H: Handler> GatePool<H> {
         }
         let current: Option<GateAddress> = update.current_server.parse().ok();
         let others = named.iter().filter(|gate| Some(*gate) != current.as_ref());
-        for gate in others {
-            self.connect(gate);
-        }
+        self.connect_to(others);
         for (gate, order) in &self.orders {
             if gate != from && !named.contains(gate) {
                 order.send_replace(ConnectionOrder::Leave);

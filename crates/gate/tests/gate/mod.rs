@@ -91,7 +91,7 @@ impl Instance {
             .expect("the instance is there")
     }
 
-    /// Returns the next message that is no heartbeat.
+    /// Returns the next message, without heartbeats.
     pub(crate) async fn answer(&mut self) -> ServiceToGateProto {
         loop {
             let next = self.any().await;

@@ -21,6 +21,7 @@ use super::hold::BlobLock;
 use super::{Lease, NamedBlob, StoredContent, TaskId, TaskOutcome, TaskStore};
 use crate::database::{DatabaseError, DatabaseResult};
 use crate::service::{BodyBuffer, BodyReservation};
+use pkgtool_base::causes::with_causes;
 
 /// Minimum age of an orphaned blob before it is removed. The task of a younger one may be about to
 /// be stored.
@@ -220,7 +221,7 @@ impl Blobs {
             sha256: Sha256::digest(&bytes).into(),
         };
         let put = self.store.put(&name, bytes.into()).await;
-        put.map_err(|error| BlobError::Storage(chain(&error)))?;
+        put.map_err(|error| BlobError::Storage(with_causes(&error)))?;
         Ok(content)
     }
 
@@ -288,7 +289,7 @@ impl Loading {
 pub(super) fn blob_error(error: object_store::Error) -> BlobError {
     match error {
         object_store::Error::NotFound { .. } => BlobError::Lost,
-        other => BlobError::Storage(chain(&other)),
+        other => BlobError::Storage(with_causes(&other)),
     }
 }
 
@@ -330,18 +331,4 @@ pub(super) fn body_name(task: TaskId) -> Name {
 fn answer_name(lease: Lease) -> Name {
     let (task, attempt) = (lease.task, lease.attempt);
     Name::from(format!("answer/{}/{task}.{attempt}", shard_folder(task)))
-}
-
-/// Formats an error with all its causes. The first message alone rarely names the cause.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let more = cause.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        source = cause.source();
-    }
-    text
 }

@@ -13,8 +13,9 @@ use object_store::path::Path as Name;
 use object_store::{ObjectStoreExt as _, PutPayload};
 use sha2::{Digest, Sha256};
 
-use super::blobs::{body_name, chain};
+use super::blobs::body_name;
 use super::{BlobError, Blobs, StoredContent, TaskId};
+use pkgtool_base::causes::with_causes;
 
 /// Size of one write, in bytes.
 const PIECE_BYTES: usize = Upload::MEMORY;
@@ -37,7 +38,7 @@ impl Blobs {
     pub(super) async fn upload(&self, name: &Name) -> Result<Upload, BlobError> {
         let parts = self.store.put_multipart(name).await;
         Ok(Upload {
-            parts: parts.map_err(|error| BlobError::Storage(chain(&error)))?,
+            parts: parts.map_err(|error| BlobError::Storage(with_causes(&error)))?,
             piece: BytesMut::new(),
             hash: Sha256::new(),
             size: 0,
@@ -94,7 +95,7 @@ impl Upload {
             self.write().await?;
         }
         let completed = self.parts.complete().await;
-        completed.map_err(|error| BlobError::Storage(chain(&error)))?;
+        completed.map_err(|error| BlobError::Storage(with_causes(&error)))?;
         Ok(StoredContent::Blob {
             size: self.size,
             sha256: self.hash.finalize().into(),
@@ -105,7 +106,7 @@ impl Upload {
         let piece = PutPayload::from(self.piece.split().freeze());
         // Pieces are written one after the other, because pieces in flight occupy memory.
         let written = self.parts.put_part(piece).await;
-        written.map_err(|error| BlobError::Storage(chain(&error)))
+        written.map_err(|error| BlobError::Storage(with_causes(&error)))
     }
 }
 
