@@ -1,6 +1,7 @@
 //! The messages and the service, generated from `proto/mlp-gate.proto`, and what every answer needs.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 pub use generated::*;
 
@@ -16,6 +17,15 @@ pub const MAX_MESSAGE_BYTES: usize = 100 << 20;
 /// The status of an end that accepts requests, in heartbeats.
 pub const OK: &str = "Ok";
 
+/// Number of intervals between heartbeats without a message, and the time after them, until a peer counts as lost.
+const SILENT_INTERVALS: u32 = 3;
+const SILENT_REST: Duration = Duration::from_secs(1);
+
+/// Returns the time without a message after which a peer counts as lost.
+pub(crate) fn longest_silence(interval: Duration) -> Duration {
+    interval * SILENT_INTERVALS + SILENT_REST
+}
+
 /// The additions to the protocol that this crate knows.
 pub mod extension {
     /// The gate cancels requests.
@@ -28,6 +38,12 @@ pub mod extension {
 pub mod code {
     /// The gate knows no instance with this token, or not yet.
     pub const TOKEN_NOT_FOUND: &str = "mlp.gate.instance_by_token_not_found";
+    /// The token was revoked, or has expired.
+    pub const TOKEN_REVOKED: &str = "mlp.gate.instance_token_revoked";
+    /// Another instance is attached in its place, or too many are.
+    pub const TOO_MANY_INSTANCES: &str = "mlp.gate.too_many_instances";
+    /// The first message of an instance does not announce it.
+    pub const NOT_ANNOUNCED: &str = "mlp.gate.start_serving_expected";
     /// The instance has as many requests in flight as it accepts.
     pub const TOO_MANY_REQUESTS: &str = "mlp.service.too_many_requests";
     /// A request has the number of another one that is in flight.

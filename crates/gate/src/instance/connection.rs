@@ -19,7 +19,7 @@ use crate::protocol::{
     ApiErrorProto, ClusterUpdateProto, CreditProto, GateToServiceProto, HeartBeatProto,
     MAX_MESSAGE_BYTES, OK, ServiceToGateProto, SimpleStatusProto, StartServingProto,
     StatusResponseProto, StopServingProto, code, error, extension,
-    gate_to_service_proto as from_gate, service_to_gate_proto::Body,
+    gate_to_service_proto as from_gate, longest_silence, service_to_gate_proto::Body,
 };
 use pkgtool_base::causes::with_causes;
 
@@ -31,9 +31,6 @@ const CLOSING_TIME: Duration = Duration::from_secs(2);
 const WAITING_MESSAGES: usize = 256;
 /// Intervals of heartbeats, in milliseconds, that a gate may set.
 const INTERVALS: std::ops::RangeInclusive<i32> = 100..=3_600_000;
-/// Number of intervals without a message, and the time after them, until a gate counts as lost.
-const SILENT_INTERVALS: u32 = 3;
-const SILENT_REST: Duration = Duration::from_secs(1);
 /// The version of the protocol.
 const VERSION: i64 = 2;
 
@@ -248,9 +245,9 @@ impl<H: Handler> Connection<H> {
             }
             let far = Instant::now() + Duration::from_hours(1);
             let next_beat = self.interval.map_or(far, |interval| beat + interval);
-            let silent = self.interval.map_or(far, |interval| {
-                heard + interval * SILENT_INTERVALS + SILENT_REST
-            });
+            let silent = self
+                .interval
+                .map_or(far, |interval| heard + longest_silence(interval));
             let until = leaving.as_ref().map_or(far, |(_, until)| *until);
             let outcome = tokio::select! {
                 received = requests.message() => match received {

@@ -1,0 +1,65 @@
+//! The end of a gate: accepts instances, and sends them requests.
+//!
+//! [`serve`] answers the calls of instances. A [`GateHost`] decides who may attach. An instance that it admits is a
+//! [`RemoteInstance`], which takes requests until it leaves ([`session`]).
+//!
+//! Invariant: an answer reaches only the call that it is for, once, and only from the instance that the call was sent
+//! to. A call whose instance leaves ends with [`CallLost`].
+
+mod remote;
+mod server;
+mod session;
+mod socket;
+mod strangers;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::protocol::{ApiErrorProto, ServiceInfoProto, StartServingProto};
+
+pub use remote::{
+    CallEvent, CallLost, InstanceActivity, InstanceCall, InstanceState, NoPlace, RemoteInstance,
+};
+pub use server::serve;
+pub use socket::GateSocket;
+
+/// How a gate treats its instances.
+#[derive(Debug, Clone)]
+pub struct HostSettings {
+    /// The time between two heartbeats.
+    pub heartbeat: Duration,
+    /// Maximum number of requests in flight of an instance that does not say how many it accepts.
+    pub in_flight: usize,
+    /// Maximum number of connections that have not announced an instance with a valid token.
+    pub strangers: usize,
+    /// How long requests in flight may take after the gate was asked to stop.
+    pub grace: Duration,
+}
+
+/// An instance that announces itself.
+#[derive(Debug)]
+pub struct Arrival {
+    /// Its announcement.
+    pub start: StartServingProto,
+    /// The address that it calls from.
+    pub peer: Option<SocketAddr>,
+}
+
+/// Decides who may attach, and keeps the attached instances.
+pub trait GateHost: Send + Sync + 'static {
+    /// Returns what an instance is told when it may attach, or why it may not.
+    fn admit(
+        &self,
+        arrival: &Arrival,
+    ) -> impl Future<Output = Result<ServiceInfoProto, ApiErrorProto>> + Send;
+
+    /// Keeps an admitted instance, which takes requests from now on. The returned notifier wakes one waiter whenever the
+    /// instance takes more requests, and all when it leaves.
+    fn joined(&self, instance: &Arc<RemoteInstance>) -> Result<Arc<Notify>, ApiErrorProto>;
+
+    /// Forgets an instance, whose calls are lost.
+    fn left(&self, instance: &Arc<RemoteInstance>, reason: &str);
+}
