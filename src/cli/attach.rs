@@ -16,7 +16,7 @@ use pkgtool_base::diagnostic::book;
 use pkgtool_base::source;
 use pkgtool_gate::address::GateAddress;
 use pkgtool_gate::instance::{self, InstanceSettings, InstanceToken, Security};
-use pkgtool_serve::attach::{AttachedService, descriptor};
+use pkgtool_serve::attach::{AttachedService, descriptor, hostname};
 use pkgtool_serve::gateway::settings::Log;
 use pkgtool_serve::service::{BodyMemory, Service, ServiceKind};
 
@@ -50,6 +50,10 @@ pub(super) struct AttachArgs {
     /// Certificate of the authority that signed the gates' certificates, in the format PEM [default: the system's]
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
+
+    /// Name of this machine for the gates' operators [default: the system's]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
 
     /// Maximum number of requests in flight for each gate
     #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
@@ -104,7 +108,7 @@ async fn attach(
             gates: gates.clone(),
             token: token.secret,
             descriptor: descriptor(&service),
-            hostname: None,
+            hostname: args.name.clone().or_else(hostname),
             image: Some(format!("pkgtool {}", env!("CARGO_PKG_VERSION"))),
             security: security.clone(),
             in_flight: usize::from(args.in_flight),

@@ -23,7 +23,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
         "Serve",
         &["serve", "attach", "train", "services", "predict", "task"],
     ),
-    ("Operate", &["accounts", "keys", "admin"]),
+    ("Operate", &["accounts", "keys", "workers", "admin"]),
     ("Other", &["completions", "man", HELP]),
 ];
 

@@ -61,6 +61,8 @@ mod services;
 #[cfg(feature = "serve")]
 mod train;
 mod validate;
+#[cfg(feature = "serve")]
+mod workers;
 
 use std::process::ExitCode;
 

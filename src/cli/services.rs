@@ -1,9 +1,9 @@
 //! The commands that run, train, call and manage a gateway.
 
 use super::exit::{Exit, Failure};
-use super::{admin, attach, directory, remote, serve, train};
+use super::{admin, attach, directory, remote, serve, train, workers};
 
-/// The commands `serve`, `attach`, `train`, `services`, `predict`, `task`, `accounts`, `keys` and `admin`.
+/// The commands `serve`, `attach`, `train`, `services`, `predict`, `task`, `accounts`, `keys`, `workers` and `admin`.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum ServicesCommand {
     /// Serve packages over HTTP: synchronous and asynchronous predict
@@ -16,6 +16,9 @@ pub(super) enum ServicesCommand {
     Remote(remote::RemoteCommand),
     #[command(flatten)]
     Directory(directory::DirectoryCommand),
+    /// List and drain a gateway's workers, and manage their tokens
+    #[command(subcommand)]
+    Workers(workers::WorkersCommand),
     /// Manage a gateway's data: status, purge, backup
     #[command(subcommand)]
     Admin(admin::AdminCommand),
@@ -29,6 +32,7 @@ pub(super) fn run(command: &ServicesCommand) -> Result<Exit, Failure> {
         ServicesCommand::Train(args) => train::run(args),
         ServicesCommand::Remote(command) => remote::run(command),
         ServicesCommand::Directory(command) => directory::run(command),
+        ServicesCommand::Workers(command) => workers::run(command),
         ServicesCommand::Admin(command) => admin::run(command),
     }
 }

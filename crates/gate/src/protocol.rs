@@ -42,6 +42,8 @@ pub mod code {
     pub const TOKEN_REVOKED: &str = "mlp.gate.instance_token_revoked";
     /// Another instance is attached in its place, or too many are.
     pub const TOO_MANY_INSTANCES: &str = "mlp.gate.too_many_instances";
+    /// The gateway itself provides the service.
+    pub const SERVICE_PROVIDED: &str = "mlp.gate.service_is_provided";
     /// The first message of an instance does not announce it.
     pub const NOT_ANNOUNCED: &str = "mlp.gate.start_serving_expected";
     /// The instance has as many requests in flight as it accepts.

@@ -40,7 +40,9 @@ struct OneService {
 }
 
 impl GateHost for OneService {
-    async fn admit(&self, arrival: &Arrival) -> Result<ServiceInfoProto, ApiErrorProto> {
+    type Ticket = ();
+
+    async fn admit(&self, arrival: &Arrival) -> Result<(ServiceInfoProto, ()), ApiErrorProto> {
         if arrival.start.connection_token != TOKEN {
             let message = "unknown token".to_owned();
             return Err(error(
@@ -49,10 +51,10 @@ impl GateHost for OneService {
                 message,
             ));
         }
-        Ok(ServiceInfoProto::default())
+        Ok((ServiceInfoProto::default(), ()))
     }
 
-    fn joined(&self, instance: &Arc<RemoteInstance>) -> Result<Arc<Notify>, ApiErrorProto> {
+    fn joined(&self, instance: &Arc<RemoteInstance>, (): ()) -> Result<Arc<Notify>, ApiErrorProto> {
         self.instances
             .lock()
             .expect("no panic")
@@ -87,7 +89,7 @@ impl Running {
         let incoming = TcpListenerStream::new(listener).map(|stream| {
             let stream = stream?;
             let peer = stream.peer_addr()?;
-            Ok(GateSocket::new(stream, peer))
+            Ok(GateSocket::new(stream, peer, ()))
         });
         let settings = HostSettings {
             heartbeat: Duration::from_millis(100),

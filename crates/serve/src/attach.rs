@@ -11,8 +11,9 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use futures_util::stream::TryStreamExt as _;
 
+use crate::service::attached::{answer_payload, request_of};
 use crate::service::events::{self, EventFramer};
-use crate::service::{self, Answer, BodyMemory, CallError, Request, Service, ServiceKind};
+use crate::service::{self, Answer, BodyMemory, CallError, Service, ServiceKind};
 use crate::task::TaskFailure;
 use pkgtool_gate::instance::{AnswerParts, Asks, GateRequest, Handler, LastAnswer};
 use pkgtool_gate::protocol::service_to_gate_proto::Body;
@@ -20,7 +21,7 @@ use pkgtool_gate::protocol::{
     ApiErrorProto, BatchPayloadResponseProto, BatchRequestProto, BatchResponseProto,
     MethodDescriptorProto, ParamDescriptorProto, PartialPredictRequestProto,
     PartialPredictResponseProto, PayloadProto, PredictResponseProto, ServiceDescriptorProto,
-    SimpleStatusProto, batch_payload_response_proto, code, error, payload_proto,
+    SimpleStatusProto, batch_payload_response_proto, code, error,
 };
 
 /// The header with the time of an answer, in milliseconds.
@@ -58,10 +59,12 @@ impl AttachedService {
         &self,
         data: Option<PayloadProto>,
         config: Option<PayloadProto>,
+        headers: &HashMap<String, String>,
     ) -> Result<Answer, ApiErrorProto> {
         let gone = || TaskFailure::new(404, "SERVICE_NOT_FOUND", "the service was removed");
         let service = (self.find)().ok_or_else(|| failed(gone(), None))?;
-        let mut request = request(data, config)?;
+        let request = request_of(data, config, headers);
+        let mut request = request.map_err(|failure| failed(failure, Some("$".to_owned())))?;
         let held = self.memory.take(service.owner, request.body.len());
         let held = held.map_err(|error| call_error(CallError::OutOfMemory(error)))?;
         request.memory = Some(Arc::new(held));
@@ -75,23 +78,29 @@ impl AttachedService {
         &self,
         data: Option<PayloadProto>,
         config: Option<PayloadProto>,
+        headers: &HashMap<String, String>,
     ) -> Result<PayloadProto, ApiErrorProto> {
-        let answer = self.call(data, config).await?;
+        let answer = self.call(data, config, headers).await?;
         let body = answer.body.whole().await.map_err(call_error)?;
-        Ok(payload(&answer.content_type, body))
+        Ok(answer_payload(&answer.content_type, body))
     }
 
     /// Sends each event of a streamed answer as a part, and returns the last one.
     async fn streamed(
         &self,
         asked: PartialPredictRequestProto,
+        headers: &HashMap<String, String>,
         parts: &AnswerParts,
     ) -> Result<Body, ApiErrorProto> {
-        let answer = self.call(asked.data, asked.config).await?;
+        let answer = self.call(asked.data, asked.config, headers).await?;
         let mut chunks = match answer.body {
             service::Body::Stream(chunks) => chunks,
             service::Body::Whole(body) => {
-                return Ok(part(Some(payload(&answer.content_type, body)), true, true));
+                return Ok(part(
+                    Some(answer_payload(&answer.content_type, body)),
+                    true,
+                    true,
+                ));
             }
         };
         let mut framer = EventFramer::default();
@@ -104,7 +113,7 @@ impl AttachedService {
                 None => framer.finish(),
             };
             for data in events::data(&events).filter(|data| *data != b"[DONE]") {
-                let next = payload(JSON, Bytes::copy_from_slice(data));
+                let next = answer_payload(JSON, Bytes::copy_from_slice(data));
                 if let Some(before) = held.replace(next) {
                     parts.send(part(Some(before), is_first, false)).await;
                     is_first = false;
@@ -116,13 +125,13 @@ impl AttachedService {
         }
     }
 
-    async fn batch(&self, batch: BatchRequestProto) -> Body {
+    async fn batch(&self, batch: BatchRequestProto, headers: &HashMap<String, String>) -> Body {
         let BatchRequestProto { data, config } = batch;
         // Requests that run at the same time share a run, where the model allows it.
         let each = data.into_iter().map(|one| {
             let config = config.clone();
             async move {
-                let body = match self.predict(one.data, config).await {
+                let body = match self.predict(one.data, config, headers).await {
                     Ok(data) => batch_payload_response_proto::Body::Predict(PredictResponseProto {
                         data: Some(data),
                     }),
@@ -147,11 +156,13 @@ impl Handler for AttachedService {
         let of = |result: Result<Body, ApiErrorProto>| result.unwrap_or_else(Body::Error);
         let body = match request.asks {
             Asks::Predict(asked) => {
-                let answer = self.predict(asked.data, asked.config).await;
+                let answer = self
+                    .predict(asked.data, asked.config, &request.headers)
+                    .await;
                 of(answer.map(|data| Body::Predict(PredictResponseProto { data: Some(data) })))
             }
-            Asks::PartialPredict(asked) => of(self.streamed(asked, &parts).await),
-            Asks::Batch(batch) => self.batch(batch).await,
+            Asks::PartialPredict(asked) => of(self.streamed(asked, &request.headers, &parts).await),
+            Asks::Batch(batch) => self.batch(batch, &request.headers).await,
             Asks::Fit(_) => unsupported("an attached package is not trained through its gate"),
             Asks::Ext(asked) => {
                 let name = asked.method_name;
@@ -170,6 +181,12 @@ impl Handler for AttachedService {
         headers.extend(id);
         LastAnswer { body, headers }
     }
+}
+
+/// Returns the name of this machine, if the system has one.
+#[must_use]
+pub fn hostname() -> Option<String> {
+    sysinfo::System::host_name()
 }
 
 /// Describes a service to a gate.
@@ -201,61 +218,6 @@ pub fn descriptor(service: &Service) -> ServiceDescriptorProto {
         fittable: false,
         methods: HashMap::from([("predict".to_owned(), predict)]),
         schema_files,
-    }
-}
-
-/// Returns the request that a service is to answer.
-fn request(
-    data: Option<PayloadProto>,
-    config: Option<PayloadProto>,
-) -> Result<Request, ApiErrorProto> {
-    let invalid = |message: &str| {
-        let failure = TaskFailure::new(400, crate::task::BAD_REQUEST, message);
-        failed(failure, Some("$".to_owned()))
-    };
-    let data = data.ok_or_else(|| invalid("the request has no data: expected a payload"))?;
-    let body = match data.body {
-        Some(payload_proto::Body::Json(text)) => Bytes::from(text),
-        Some(payload_proto::Body::Protobuf(bytes)) => Bytes::from(bytes),
-        None => {
-            return Err(invalid(
-                "the data has no body: expected `json` or `protobuf`",
-            ));
-        }
-    };
-    let config = match config.and_then(|config| config.body) {
-        Some(payload_proto::Body::Json(text)) => Some(text),
-        Some(payload_proto::Body::Protobuf(_)) => {
-            return Err(invalid("the config is `protobuf`: expected `json`"));
-        }
-        None => None,
-    };
-    Ok(Request {
-        body,
-        config: config.filter(|text| !text.trim().is_empty()),
-        data_type: data.data_type,
-        ..Request::default()
-    })
-}
-
-/// Returns the payload of an answer. Text goes as `json`, everything else as bytes with its media type.
-fn payload(content_type: &str, body: Bytes) -> PayloadProto {
-    let is_json = content_type
-        .split(';')
-        .next()
-        .is_some_and(|media| media.trim().eq_ignore_ascii_case(JSON));
-    match String::from_utf8(body.into()) {
-        Ok(text) if is_json => PayloadProto {
-            data_type: None,
-            body: Some(payload_proto::Body::Json(text)),
-        },
-        other => PayloadProto {
-            data_type: Some(content_type.to_owned()),
-            body: Some(payload_proto::Body::Protobuf(match other {
-                Ok(text) => text.into_bytes(),
-                Err(error) => error.into_bytes(),
-            })),
-        },
     }
 }
 
@@ -292,50 +254,4 @@ fn failed(failure: TaskFailure, place: Option<String>) -> ApiErrorProto {
 fn unsupported(message: &str) -> Body {
     let status = SimpleStatusProto::BadRequest;
     Body::Error(error(code::UNSUPPORTED, status, message.to_owned()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn requests_need_a_body() {
-        let of = |body| PayloadProto {
-            data_type: Some("text/plain".to_owned()),
-            body,
-        };
-        let json = |text: &str| Some(payload_proto::Body::Json(text.to_owned()));
-        let found = request(Some(of(json("[1]"))), Some(of(json(" ")))).expect("it is valid");
-        assert_eq!((&found.body[..], found.config), (&b"[1]"[..], None));
-        assert_eq!(found.data_type.as_deref(), Some("text/plain"));
-        let bytes = Some(payload_proto::Body::Protobuf(vec![0xff]));
-        let found = request(Some(of(bytes.clone())), Some(of(json("{}")))).expect("it is valid");
-        assert_eq!(
-            (&found.body[..], found.config.as_deref()),
-            (&[0xff][..], Some("{}"))
-        );
-        for (data, config) in [
-            (None, None),
-            (Some(of(None)), None),
-            (Some(of(json("1"))), Some(of(bytes))),
-        ] {
-            let error = request(data, config).expect_err("it is invalid");
-            assert_eq!((error.status, &*error.args["status"]), (400, "400"));
-        }
-    }
-
-    #[test]
-    fn answers_keep_their_bytes_and_their_type() {
-        let sent = payload("application/json; charset=utf-8", Bytes::from("{\"a\": 1}"));
-        assert_eq!(
-            sent.body,
-            Some(payload_proto::Body::Json("{\"a\": 1}".to_owned()))
-        );
-        let sent = payload("audio/wav", Bytes::from_static(b"RIFF"));
-        assert_eq!(sent.data_type.as_deref(), Some("audio/wav"));
-        assert_eq!(
-            sent.body,
-            Some(payload_proto::Body::Protobuf(b"RIFF".to_vec()))
-        );
-    }
 }

@@ -15,3 +15,4 @@ pub mod service;
 pub mod task;
 pub mod train;
 pub mod webhook;
+pub mod worker;

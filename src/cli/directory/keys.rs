@@ -77,10 +77,7 @@ pub(super) async fn run(command: &KeysCommand) -> Result<Exit, Failure> {
             place,
         } => {
             let now = Timestamp::now();
-            if expires.is_some_and(|at| at <= now) {
-                let message = "--expires is in the past, so the key would never be valid";
-                return Err(Failure::Other(message.to_owned()));
-            }
+            moment::require_later(*expires, now, "key")?;
             let accounts = place.accounts().await?;
             let made = accounts.create_key(account, name, *permission, *expires, now);
             let (_, secret) = made.await?;
@@ -136,7 +133,7 @@ impl CommandReport for KeyList {
                 account.clone(),
                 key.name.clone(),
                 key.permissions.to_string(),
-                state(key, now).to_owned(),
+                moment::validity(key.revoked_at, key.expires_at, now).to_owned(),
                 shown(key.created_at),
                 key.expires_at.map(shown).unwrap_or_default(),
             ]);
@@ -157,15 +154,5 @@ impl CommandReport for KeyList {
             })
         };
         self.0.iter().map(one).collect::<Vec<_>>()
-    }
-}
-
-fn state(key: &ApiKey, now: Timestamp) -> &'static str {
-    if key.revoked_at.is_some() {
-        "revoked"
-    } else if key.expires_at.is_some_and(|at| at <= now) {
-        "expired"
-    } else {
-        ""
     }
 }

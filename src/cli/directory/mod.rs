@@ -1,4 +1,4 @@
-//! The commands `accounts` and `keys`, which change a gateway's accounts and API keys.
+//! The commands `accounts`, `keys` and a part of `workers`, which change a gateway's accounts, API keys and tokens.
 //!
 //! They work on its data directory, whether the gateway is running or not. A running gateway sees a
 //! new key at once, and other changes within a second.
@@ -6,6 +6,7 @@
 mod accounts;
 mod keys;
 mod moment;
+pub(super) mod tokens;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use super::block_on::block_on;
 use super::data_dir;
 use super::exit::{Exit, Failure};
-pub(super) use moment::{shown, span};
+pub(super) use moment::{short, shown, span};
 use pkgtool_serve::account::{AccountError, AccountStore, Accounts};
 use pkgtool_serve::database::{DatabaseError, DatabaseUrl};
 use pkgtool_serve::task::Stores;

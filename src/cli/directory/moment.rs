@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::super::exit::Failure;
 use pkgtool_serve::database::Timestamp;
 
 /// Parses a date, a time in UTC, or a duration from now.
@@ -29,6 +30,45 @@ pub(in super::super) fn span(text: &str) -> Result<Duration, String> {
     });
     let seconds = seconds.ok_or_else(|| "expected a duration such as 30m, 12h or 7d".to_owned())?;
     Ok(Duration::from_secs(seconds))
+}
+
+/// Formats a duration in its largest unit, rounded down.
+pub(in super::super) fn short(span: Duration) -> String {
+    let seconds = span.as_secs();
+    match seconds {
+        86_400.. => format!("{} d", seconds / 86_400),
+        3600.. => format!("{} h", seconds / 3600),
+        60.. => format!("{} min", seconds / 60),
+        _ => format!("{seconds} s"),
+    }
+}
+
+/// Returns an error unless an expiry time is in the future.
+pub(super) fn require_later(
+    expires: Option<Timestamp>,
+    now: Timestamp,
+    what: &str,
+) -> Result<(), Failure> {
+    if expires.is_some_and(|at| at <= now) {
+        let message = format!("--expires is in the past, so the {what} would never be valid");
+        return Err(Failure::Other(message));
+    }
+    Ok(())
+}
+
+/// Returns the state of a key or a token: nothing if it is valid.
+pub(super) fn validity(
+    revoked: Option<Timestamp>,
+    expires: Option<Timestamp>,
+    now: Timestamp,
+) -> &'static str {
+    if revoked.is_some() {
+        "revoked"
+    } else if expires.is_some_and(|at| at <= now) {
+        "expired"
+    } else {
+        ""
+    }
 }
 
 /// Formats a time in UTC, to the second.

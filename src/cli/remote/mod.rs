@@ -1,9 +1,10 @@
-//! The commands `services`, `predict` and `task`, which call a gateway over HTTP.
+//! The commands `services`, `predict`, `task` and a part of `workers`, which call a gateway over HTTP.
 
 mod data;
 mod predict;
 mod services;
 mod task;
+pub(super) mod workers;
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,7 +17,7 @@ use pkgtool_serve::client::{Client, ClientError, ServiceName};
 
 /// Options of all these commands.
 #[derive(Debug, clap::Args)]
-struct RemoteArgs {
+pub(super) struct RemoteArgs {
     /// Address of the gateway
     #[arg(
         long,

@@ -13,6 +13,7 @@ mod sources;
 mod sources;
 mod training;
 mod webhooks;
+mod workers;
 
 use std::fmt::Write as _;
 use std::io;
@@ -31,12 +32,15 @@ use log::LevelHandle;
 use parts::RunningGateway;
 use pkgtool_base::diagnostic::{TextTable, book};
 use pkgtool_serve::database::DataLock;
-use pkgtool_serve::gateway::settings::{GatewaySettings, Listen};
-use pkgtool_serve::gateway::{BatchRunner, BoundListener, Deadline, Gateway, ServerCertificate};
+use pkgtool_serve::gateway::settings::{GatewaySettings, Listen, OptionalAddress};
+use pkgtool_serve::gateway::{
+    BatchRunner, BoundGate, BoundListener, Deadline, Gateway, ServeError, ServerCertificate,
+};
 use pkgtool_serve::service::{Service, ServiceKind};
 use places::MirrorPlaces;
 use reload::Reload;
 use sources::{PackageSources, SourceArgs};
+use workers::GateListener;
 
 /// Name of the settings file in the data directory.
 const CONFIG_FILE: &str = "gateway.toml";
@@ -53,6 +57,10 @@ pub(super) struct ServeArgs {
     /// Address or host name with a port to listen on [default: 127.0.0.1:8080]
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<Listen>,
+
+    /// Address to accept workers on, which attach by `pkgtool attach` [default: off]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = OptionalAddress::parse)]
+    gate: Option<OptionalAddress>,
 
     /// Directory for the database and stored results [default: the user's data directory]
     #[arg(long, value_name = "DIR")]
@@ -96,6 +104,9 @@ fn settings(args: &ServeArgs) -> Result<GatewaySettings, Failure> {
         GatewaySettings::read(config.as_deref(), variables()).map_err(|error| other(&error))?;
     if let Some(listen) = &args.listen {
         settings.listen.clone_from(listen);
+    }
+    if let Some(gate) = args.gate {
+        settings.workers.listen = gate;
     }
     if let Some(directory) = &args.data_dir {
         settings.data_dir.clone_from(directory);
@@ -150,16 +161,22 @@ async fn serve(
         let places = tokio::task::block_in_place(|| sources.fetch(&settings.data_dir))?;
         (listen(&settings).await?, places)
     };
-    let (bound, for_operators) = listeners;
+    let BoundListeners {
+        public: bound,
+        operators: for_operators,
+        gate,
+    } = listeners;
     let hangups = Arc::new(Notify::new());
     let signals = stop_signal(&hangups).map_err(|error| other(&error))?;
     let grace = settings.timeouts.grace();
     let scheme = if tls.is_some() { "https" } else { "http" };
+    let gate_settings = settings.clone();
     let running = RunningGateway::start(settings, (lock, upstreams), &places).await?;
     let operators = for_operators.as_ref().map(BoundListener::address);
+    let for_workers = gate.as_ref().map(BoundGate::address);
     let address = format!("{scheme}://{}", bound.address());
     let link = running.console_link(scheme, bound.address()).await?;
-    print_startup(&running, &address, (operators, link))?;
+    print_startup(&running, &address, (operators, for_workers, link))?;
     tracing::info!(address = %bound.address(), operators = operators.map(tracing::field::display), "serving");
     if operators.is_none() {
         tracing::info!(
@@ -173,6 +190,10 @@ async fn serve(
         // This listener runs until the end, so that operators can observe a shutdown.
         beside.spawn(bound.serve(Arc::clone(&gateway), None, std::future::pending()));
     }
+    let gate = gate.map(|gate| {
+        let workers = Arc::clone(&gateway.workers);
+        GateListener::serve(gate, workers, &gate_settings, tls.clone())
+    });
     if let Some(tls) = &tls {
         beside.spawn(tls.clone().follow(Arc::clone(&gateway)));
     }
@@ -197,7 +218,7 @@ async fn serve(
         Deadline::after(grace)
     };
     let serving = bound.serve(gateway, tls, stop(signals.clone()));
-    let end = running.stop(serving, stop(signals.clone()), batches);
+    let end = running.stop(serving, stop(signals.clone()), batches, gate);
     let mut again = signals;
     tokio::select! {
         () = end => tracing::info!("stopped"),
@@ -206,17 +227,29 @@ async fn serve(
     Ok(Exit::Clean)
 }
 
-/// Binds the public listener, and the one for operators if the settings have it.
-async fn listen(
-    settings: &GatewaySettings,
-) -> Result<(BoundListener, Option<BoundListener>), Failure> {
-    let bound = bind(&settings.listen).await?;
-    let Some(address) = settings.admin.listen.0 else {
-        return Ok((bound, None));
+/// All listeners of the gateway.
+struct BoundListeners {
+    public: BoundListener,
+    operators: Option<BoundListener>,
+    gate: Option<BoundGate>,
+}
+
+/// Binds the public listener, and those for operators and workers if the settings have them.
+async fn listen(settings: &GatewaySettings) -> Result<BoundListeners, Failure> {
+    let other = |error: ServeError| Failure::Other(error.to_string());
+    let mut listeners = BoundListeners {
+        public: bind(&settings.listen).await?,
+        operators: None,
+        gate: None,
     };
-    let operators = BoundListener::bind(address).await;
-    let operators = operators.map_err(|error| Failure::Other(error.to_string()))?;
-    Ok((bound, Some(operators.for_operators())))
+    if let Some(address) = settings.admin.listen.0 {
+        let operators = BoundListener::bind(address).await.map_err(other)?;
+        listeners.operators = Some(operators.for_operators());
+    }
+    if let Some(address) = settings.workers.listen.0 {
+        listeners.gate = Some(BoundGate::bind(address).await.map_err(other)?);
+    }
+    Ok(listeners)
 }
 
 /// Binds the first available address.
@@ -243,7 +276,7 @@ async fn bind(listen: &Listen) -> Result<BoundListener, Failure> {
 fn print_startup(
     running: &RunningGateway,
     address: &str,
-    (operators, link): (Option<SocketAddr>, Option<String>),
+    (operators, workers, link): (Option<SocketAddr>, Option<SocketAddr>, Option<String>),
 ) -> Result<(), Failure> {
     let mut text = String::new();
     // Writing to a string cannot fail.
@@ -267,6 +300,9 @@ fn print_startup(
     let _ = write!(text, "{table}");
     if let Some(operators) = operators {
         let _ = writeln!(text, "metrics for operators: http://{operators}/metrics");
+    }
+    if let Some(workers) = workers {
+        let _ = writeln!(text, "workers attach to: {workers}");
     }
     if let Some(link) = link {
         let _ = writeln!(text, "console, by a link that logs in once: {link}");
@@ -292,6 +328,7 @@ fn summary(service: &Arc<Service>) -> String {
             let addresses: Vec<String> = upstream.addresses().map(|it| it.address).collect();
             format!("proxy to {}", addresses.join(", "))
         }
+        ServiceKind::Attached(_) => "by workers that attach".to_owned(),
         ServiceKind::Untrained(_) => "not trained yet".to_owned(),
         ServiceKind::Device(device) => {
             let description = device.description();

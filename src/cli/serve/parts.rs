@@ -16,11 +16,12 @@ use super::proxies::{account_named, build_proxies};
 use super::training::{
     dataset_opener, jobs, service_settings, trained_directory, untrained_services,
 };
-use super::webhooks;
+use super::workers::GateListener;
+use super::{webhooks, workers};
 use pkgtool_engine::runtime::machine::Machine;
 use pkgtool_serve::account::{
     Account, AccountStore, Accounts, Directory, Logins, Permissions, PredictConfigs, Secret,
-    UNLIMITED, UsageCounts,
+    UNLIMITED, UsageCounts, WorkerToken,
 };
 use pkgtool_serve::batch::BatchStore;
 use pkgtool_serve::database::{DataLock, DatabaseUrl, RetentionClock, Timestamp};
@@ -143,11 +144,20 @@ impl RunningGateway {
         let derived = DerivedServices::read(&*training).await;
         let derived = Arc::new(derived.map_err(|error| other(&error))?);
         let catalog = catalog(&current, places, &all, &store, (&engines, &derived))?;
-        check_services(&settings, &catalog, &derived)?;
+        let tokens = accounts.worker_tokens(None).await?;
+        check_services(&settings, &catalog, (&derived, &tokens))?;
         let proxies =
             build_proxies((&settings, upstreams), (&all, &*store), &engines, None).await?;
         let untrained = untrained_services(&settings, &derived, &engines)?;
         let services = Arc::new(Services::new(Arc::clone(&catalog), proxies, untrained));
+        let watched = Directory::watch(Arc::clone(&store)).await;
+        let watched = watched.map_err(|error| other(&error))?;
+        let workers = workers::start(
+            &current,
+            (&watched, &store),
+            (&services, &engines, &derived),
+        );
+        let workers = workers.await?;
         let jobs = jobs(
             JobsOptions {
                 store: training,
@@ -174,8 +184,6 @@ impl RunningGateway {
         let batches = batches(&stores, &blobs).await?;
         let webhooks = webhooks::start(&settings, &all, &stores).await?;
         let finding = Arc::clone(&services);
-        let watched = Directory::watch(Arc::clone(&store)).await;
-        let watched = watched.map_err(|error| other(&error))?;
         let memory = BodyMemory::new(settings.limits.body_memory());
         let clock = Arc::new(RetentionClock::open(
             directory,
@@ -187,6 +195,12 @@ impl RunningGateway {
             blobs: Arc::clone(&blobs),
             memory: Arc::clone(&memory),
             find: Box::new(move |owner, name| finding.find(owner, name)),
+            resumed: workers.resumed(),
+            paused: {
+                let workers = Arc::clone(&workers);
+                Box::new(move || workers.paused())
+            },
+            worker_attempts: settings.workers.attempts,
             directory: Arc::clone(&watched),
             caps,
             lease: Duration::from_secs_f64(settings.tasks.lease_s),
@@ -213,6 +227,7 @@ impl RunningGateway {
             blobs,
             memory,
             jobs,
+            workers,
         };
         Ok(Self {
             parts,
@@ -273,6 +288,7 @@ impl RunningGateway {
         serving: impl Future<Output = ()>,
         told: impl Future<Output = Deadline>,
         batches: BatchRunner,
+        gate: Option<GateListener>,
     ) {
         let queue = self.queue;
         let tasks = async {
@@ -292,6 +308,9 @@ impl RunningGateway {
             deadline
         };
         let ((), deadline) = tokio::join!(serving, tasks);
+        if let Some(gate) = gate {
+            gate.stop(deadline).await;
+        }
         stop_by(
             deadline,
             self.parts.jobs.stop(),
@@ -447,7 +466,7 @@ fn catalog(
 fn check_services(
     settings: &GatewaySettings,
     catalog: &Catalog,
-    derived: &DerivedServices,
+    (derived, tokens): (&DerivedServices, &[(WorkerToken, String)]),
 ) -> Result<(), Failure> {
     let proxies = settings.proxies.iter();
     let mut known: Vec<(String, String)> = proxies
@@ -455,6 +474,8 @@ fn check_services(
         .collect();
     let derived = derived.all().into_iter();
     known.extend(derived.map(|it| (it.is.owner_name.clone(), it.is.name.clone())));
+    let attached = tokens.iter();
+    known.extend(attached.map(|(token, owner)| (owner.clone(), token.service.clone())));
     let served = catalog.all();
     let served = served.iter();
     known.extend(served.map(|service| (service.owner_name.clone(), service.name.clone())));

@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use pkgtool_serve::account::{
     Account, AccountId, AccountStore, ApiKey, Counted, CpuUsed, Directory, Login, NewConfig,
-    NewKey, NewLogin, Permissions, PredictConfig, StoredKey, Usage, UsageKey,
+    NewKey, NewLogin, NewWorkerToken, Permissions, PredictConfig, StoredKey, StoredWorkerToken,
+    Usage, UsageKey, WorkerToken,
 };
 use pkgtool_serve::database::{DatabaseError, Day, Timestamp};
 
@@ -57,6 +58,22 @@ impl AccountStore for Counting {
 
     async fn revoke_key(&self, key: i64, now: Timestamp) -> Result<(), DatabaseError> {
         self.store.revoke_key(key, now).await
+    }
+
+    async fn create_worker_token(
+        &self,
+        token: NewWorkerToken,
+        now: Timestamp,
+    ) -> Result<Option<WorkerToken>, DatabaseError> {
+        self.store.create_worker_token(token, now).await
+    }
+
+    async fn worker_tokens(&self) -> Result<Vec<StoredWorkerToken>, DatabaseError> {
+        self.store.worker_tokens().await
+    }
+
+    async fn revoke_worker_token(&self, token: i64, now: Timestamp) -> Result<(), DatabaseError> {
+        self.store.revoke_worker_token(token, now).await
     }
 
     async fn create_login(

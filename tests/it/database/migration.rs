@@ -81,6 +81,7 @@ fn a_database_of_the_first_release_goes_on() {
             .expect("it is there");
         let outcome = TaskOutcome::Answer {
             media_type: None,
+            worker: None,
             content: StoredContent::Inline(b"[1]".to_vec()),
             attempt: 1,
             expires_at: None,

@@ -40,6 +40,7 @@ mod training;
 mod unread;
 mod visible;
 mod webhooks;
+mod workers;
 
 use std::path::PathBuf;
 

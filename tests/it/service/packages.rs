@@ -97,7 +97,7 @@ pub(super) fn find(catalog: &Catalog, name: &str) -> Arc<Service> {
 pub(super) fn device(service: &Service) -> &Device {
     match &service.kind {
         ServiceKind::Device(device) => device,
-        ServiceKind::Proxy(_) | ServiceKind::Untrained(_) => {
+        ServiceKind::Proxy(_) | ServiceKind::Attached(_) | ServiceKind::Untrained(_) => {
             panic!("expected a package, got another service")
         }
     }

@@ -412,6 +412,21 @@ impl Gateway {
         address.unwrap_or_else(|| panic!("missing operators' listener: {}", self.announced))
     }
 
+    /// Returns the address of the listener for workers.
+    pub(crate) fn gate(&self) -> String {
+        let line = self.announced.split("workers attach to: ").nth(1);
+        let address = line.and_then(|line| line.split_whitespace().next());
+        let missing = || panic!("missing listener for workers: {}", self.announced);
+        address.unwrap_or_else(missing).to_owned()
+    }
+
+    /// Creates a token for workers of a service of `local`.
+    pub(crate) fn worker_token(&self, service: &str, name: &str) -> String {
+        let create = ["workers", "token", "create", service, "--name", name];
+        let made = self.command(&create).expect_code(0);
+        made.stdout.trim().to_owned()
+    }
+
     /// Replaces the contents of the settings file.
     pub(crate) fn change_settings(&self, text: &str) {
         fs::write(self.directory.path().join("settings.toml"), text).expect("a file");

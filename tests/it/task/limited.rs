@@ -16,6 +16,7 @@ pub(crate) struct Limited {
     caps: Caps,
     accounts: Mutex<Arc<Snapshot>>,
     turns: Mutex<Arc<AccountTurns>>,
+    paused: Mutex<Vec<(AccountId, String)>>,
 }
 
 impl Limited {
@@ -25,12 +26,20 @@ impl Limited {
             caps,
             accounts: Mutex::new(Arc::new(accounts)),
             turns: Mutex::default(),
+            paused: Mutex::default(),
         }
     }
 
     /// Forgets the turns, as the end of a process does.
     pub(crate) fn forget_turns(&self) {
         *lock(&self.turns) = Arc::default();
+    }
+
+    /// Leaves the tasks of these services in the queue.
+    pub(crate) fn pause(&self, services: &[(AccountId, &str)]) {
+        let services = services.iter();
+        let services = services.map(|(owner, name)| (*owner, (*name).to_owned()));
+        *lock(&self.paused) = services.collect();
     }
 
     /// Loads the current accounts.
@@ -71,6 +80,7 @@ impl Limited {
         lease_until: Timestamp,
     ) -> Result<Vec<ClaimedTask>, DatabaseError> {
         let limits = TaskLimits::new(Arc::clone(&lock(&self.accounts)), self.caps);
+        let limits = limits.without(lock(&self.paused).clone());
         let turns = Arc::clone(&lock(&self.turns));
         let claimed = self.store.claim(max, &turns, &limits, lease_until).await?;
         let mut turns = lock(&self.turns);

@@ -205,7 +205,7 @@ impl State {
         let waiting: BTreeSet<AccountId> = self
             .rows
             .values()
-            .filter(|row| row.task.status == Status::Queued)
+            .filter(|row| row.may_run(limits))
             .map(|row| row.task.caller)
             .collect();
         let may_run = |account: &AccountId| {
@@ -218,6 +218,12 @@ impl State {
 }
 
 impl Row {
+    /// Returns whether it waits, and its service is not paused.
+    fn may_run(&self, limits: &TaskLimits) -> bool {
+        let service = (self.task.owner, self.task.service.clone());
+        self.task.status == Status::Queued && !limits.paused().contains(&service)
+    }
+
     /// Returns the stored size, in bytes.
     fn bytes(&self) -> u64 {
         let outcome = self.task.outcome.as_ref();
@@ -372,8 +378,7 @@ impl TaskStore for MemoryTasks {
             };
             turns.served(account);
             let mut rows = state.rows.values_mut();
-            let first =
-                rows.find(|row| row.task.caller == account && row.task.status == Status::Queued);
+            let first = rows.find(|row| row.task.caller == account && row.may_run(limits));
             let Some(row) = first else { break };
             row.task.status = Status::Processing;
             row.task.attempt += 1;
@@ -422,6 +427,7 @@ impl TaskStore for MemoryTasks {
             expires_at: answer.content.expires().then_some(expires_at),
             content: answer.content,
             media_type: answer.media_type,
+            worker: answer.worker,
             attempt: lease.attempt,
         };
         Ok(self.finish(lease, Status::Completed, outcome, now))

@@ -139,6 +139,7 @@ fn answers_beside_the_record_come_back_and_expire() {
             let task = store.get(id(number)).await.expect("it works");
             let outcome = TaskOutcome::Answer {
                 media_type: None,
+                worker: None,
                 content: answer,
                 attempt: 1,
                 expires_at: Some(at(50)),

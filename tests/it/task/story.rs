@@ -86,6 +86,7 @@ fn a_task_goes_its_way() {
         let outcome = TaskOutcome::Answer {
             content: inline("[1]"),
             media_type: None,
+            worker: None,
             attempt: 1,
             expires_at: None,
         };
@@ -333,6 +334,7 @@ fn media_types_are_kept() {
         let text = |content: StoredContent| StoredAnswer {
             content,
             media_type: Some("text/plain; charset=utf-8".to_owned()),
+            worker: Some("desk/1".to_owned()),
         };
         let answers = [text(inline("a")), inline("{}").into(), text(blob)];
         for (number, answer) in (1..).zip(&answers) {
@@ -344,6 +346,7 @@ fn media_types_are_kept() {
         let failure = TaskFailure {
             body: Some(b"<p>no".to_vec()),
             media_type: Some("text/html".to_owned()),
+            worker: Some("desk/2".to_owned()),
             ..TaskFailure::new(418, "UPSTREAM_ERROR", "it said so")
         };
         add(&store, new(4), 100).await;
@@ -358,20 +361,57 @@ fn media_types_are_kept() {
                 let Some(TaskOutcome::Answer {
                     content,
                     media_type,
+                    worker,
                     ..
                 }) = outcome
                 else {
                     panic!("{outcome:?}");
                 };
                 assert_eq!(
-                    (&content, &media_type),
-                    (&answer.content, &answer.media_type)
+                    (&content, &media_type, &worker),
+                    (&answer.content, &answer.media_type, &answer.worker)
                 );
             }
             let task = store.get(id(4)).await.expect("it works");
             let outcome = task.expect("it is there").outcome;
             assert_eq!(outcome, Some(TaskOutcome::Failed(failure.clone())));
         }
+    });
+}
+
+#[test]
+fn tasks_of_paused_services_wait_and_hold_up_no_others() {
+    of_every_store(WIDE, async |store| {
+        let of = |number, caller, service: &str| NewTask {
+            service: service.to_owned(),
+            caller: AccountId(caller),
+            ..new(number)
+        };
+        let owner = new(1).owner;
+        for (number, caller, service) in [
+            (1, 1, "dog"),
+            (2, 1, "dog"),
+            (3, 1, "cat"),
+            (4, 3, "dog"),
+            (5, 1, "it's \"odd\""),
+        ] {
+            add(&store, of(number, caller, service), 100).await;
+        }
+        let claim = async |max| {
+            let claimed = store.claim(max, LATER).await.expect("it works");
+            let ids = claimed.iter().map(|task| task.lease.task);
+            ids.collect::<Vec<_>>()
+        };
+        store.pause(&[(owner, "dog"), (AccountId(owner.0 + 1), "cat")]);
+        assert_eq!(claim(9).await, [id(3), id(5)]);
+        for _ in 0..2 {
+            assert_eq!(claim(9).await, []);
+        }
+        assert_eq!(store.load().await.expect("it works"), (3, 2));
+        store.pause(&[(owner, "cat")]);
+        assert_eq!(claim(2).await, [id(4), id(1)]);
+        store.pause(&[]);
+        assert_eq!(claim(9).await, [id(2)]);
     });
 }
 

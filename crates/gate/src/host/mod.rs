@@ -50,15 +50,22 @@ pub struct Arrival {
 
 /// Decides who may attach, and keeps the attached instances.
 pub trait GateHost: Send + Sync + 'static {
-    /// Returns what an instance is told when it may attach, or why it may not.
+    /// The place of an instance that may attach.
+    type Ticket: Send;
+
+    /// Returns what an instance is told when it may attach, and its place; or why it may not.
     fn admit(
         &self,
         arrival: &Arrival,
-    ) -> impl Future<Output = Result<ServiceInfoProto, ApiErrorProto>> + Send;
+    ) -> impl Future<Output = Result<(ServiceInfoProto, Self::Ticket), ApiErrorProto>> + Send;
 
     /// Keeps an admitted instance, which takes requests from now on. The returned notifier wakes one waiter whenever the
     /// instance takes more requests, and all when it leaves.
-    fn joined(&self, instance: &Arc<RemoteInstance>) -> Result<Arc<Notify>, ApiErrorProto>;
+    fn joined(
+        &self,
+        instance: &Arc<RemoteInstance>,
+        ticket: Self::Ticket,
+    ) -> Result<Arc<Notify>, ApiErrorProto>;
 
     /// Forgets an instance, whose calls are lost.
     fn left(&self, instance: &Arc<RemoteInstance>, reason: &str);

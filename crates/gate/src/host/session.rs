@@ -80,8 +80,8 @@ pub(super) async fn run<H: GateHost>(host: &H, settings: &HostSettings, opened: 
         }
     };
     let mut arrival = Arrival { start, peer };
-    let mut info = match host.admit(&arrival).await {
-        Ok(info) => info,
+    let (mut info, ticket) = match host.admit(&arrival).await {
+        Ok(admitted) => admitted,
         Err(error) => {
             tracing::warn!(
                 peer = peer.map(tracing::field::display),
@@ -105,7 +105,7 @@ pub(super) async fn run<H: GateHost>(host: &H, settings: &HostSettings, opened: 
     };
     instance.tell(to_service::Body::ServiceInfo(info));
     instance.tell(to_service::Body::HeartBeat(beat.clone()));
-    let freed = match host.joined(&instance) {
+    let freed = match host.joined(&instance, ticket) {
         Ok(freed) => freed,
         Err(error) => return refuse(error).await,
     };

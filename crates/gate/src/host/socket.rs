@@ -17,14 +17,21 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 pub struct GateSocket {
     io: Box<dyn Duplex>,
     peer: SocketAddr,
+    /// Dropped when the connection ends.
+    _place: Box<dyn Send>,
 }
 
 impl GateSocket {
-    /// Takes a connection of this peer.
-    pub fn new(io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, peer: SocketAddr) -> Self {
+    /// Takes a connection of this peer. Its place is dropped when the connection ends.
+    pub fn new(
+        io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        peer: SocketAddr,
+        place: impl Send + 'static,
+    ) -> Self {
         Self {
             io: Box::new(io),
             peer,
+            _place: Box::new(place),
         }
     }
 }

@@ -6,6 +6,7 @@ use super::key::{ApiKey, Permissions, Secret};
 use super::number::number;
 use super::record::Account;
 use super::store::{AccountStore, NewKey};
+use super::token::{NewWorkerToken, WorkerToken};
 use crate::database::{DatabaseError, DatabaseResult, Timestamp};
 
 /// Maximum length of the name of an account or key.
@@ -31,7 +32,7 @@ pub enum AccountError {
     /// The name is taken.
     #[error("{what} `{name}` already exists")]
     Exists {
-        /// `an account` or `a key`.
+        /// `an account`, `a key` or `a token`.
         what: &'static str,
         /// The name.
         name: String,
@@ -44,6 +45,9 @@ pub enum AccountError {
         /// The name or number.
         name: String,
     },
+    /// The number of the token is unknown.
+    #[error("unknown token `{0}`; `pkgtool workers token list` shows all")]
+    UnknownToken(i64),
     /// Several accounts have a key of this name.
     #[error(
         "several accounts have a key `{name}`; choose one with --account, or give the key's number"
@@ -170,6 +174,67 @@ impl Accounts {
             key.revoked_at = Some(now);
         }
         Ok(key)
+    }
+
+    /// Creates a token of a service and returns its text, which cannot be read again.
+    pub async fn create_worker_token(
+        &self,
+        account: &str,
+        service: &str,
+        name: &str,
+        expires_at: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Result<(WorkerToken, Secret), AccountError> {
+        check_name(name)?;
+        check_name(service)?;
+        let account = self.find(account).await?;
+        let secret = WorkerToken::text(&account.name, service).map_err(AccountError::Random)?;
+        let token = NewWorkerToken {
+            account: account.id,
+            service: service.to_owned(),
+            name: name.to_owned(),
+            hash: Secret::hash(secret.reveal()),
+            expires_at,
+        };
+        match self.store.create_worker_token(token, now).await? {
+            Some(token) => Ok((token, secret)),
+            None => Err(AccountError::Exists {
+                what: "a token",
+                name: name.to_owned(),
+            }),
+        }
+    }
+
+    /// Returns the tokens of workers of one account or of all, oldest first, each with its account's name.
+    pub async fn worker_tokens(
+        &self,
+        account: Option<&str>,
+    ) -> Result<Vec<(WorkerToken, String)>, AccountError> {
+        let account = match account {
+            Some(account) => Some(self.find(account).await?.id),
+            None => None,
+        };
+        let tokens = self.store.worker_tokens().await?.into_iter();
+        let of_it = tokens.filter(|stored| account.is_none_or(|id| id == stored.token.account));
+        Ok(of_it
+            .map(|stored| (stored.token, stored.account_name))
+            .collect())
+    }
+
+    /// Revokes a token by its number.
+    pub async fn revoke_worker_token(
+        &self,
+        token: i64,
+        now: Timestamp,
+    ) -> Result<WorkerToken, AccountError> {
+        let all = self.worker_tokens(None).await?.into_iter();
+        let found = all.map(|(token, _)| token).find(|known| known.id == token);
+        let mut found = found.ok_or_else(|| AccountError::UnknownToken(token))?;
+        if found.revoked_at.is_none() {
+            self.store.revoke_worker_token(token, now).await?;
+            found.revoked_at = Some(now);
+        }
+        Ok(found)
     }
 
     async fn find(&self, account: &str) -> Result<Account, AccountError> {

@@ -1,4 +1,4 @@
-//! Accounts and keys as the server sees them: a lock-free snapshot that follows changes of any
+//! Accounts, keys and tokens as the server sees them: a lock-free snapshot that follows changes of any
 //! process.
 //!
 //! The snapshot is refreshed a few times per second, and at once when a request has an unknown key.
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
-use tokio::sync::{Mutex, MutexGuard, Notify};
+use tokio::sync::{Mutex, MutexGuard, Notify, watch};
 use tokio::task::AbortHandle;
 
 use super::key::{ApiKey, Secret};
@@ -17,12 +17,13 @@ use super::number::number;
 use super::record::{Account, AccountId};
 use super::store::{AccountStore, StoredKey};
 use super::strangers::UnknownKeyLimiter;
+use super::token::{StoredWorkerToken, WorkerToken};
 use crate::database::{DatabaseResult, Timestamp};
 
 /// Interval between checks for changes.
 const REFRESH_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The current accounts and keys.
+/// The current accounts, keys and tokens.
 #[derive(Debug)]
 pub struct Directory {
     view: Arc<View>,
@@ -35,17 +36,20 @@ pub struct Directory {
 struct View {
     store: Arc<dyn AccountStore>,
     current: ArcSwap<Snapshot>,
+    /// Changes with the snapshot.
+    changes: watch::Sender<()>,
     /// Version of the snapshot, or an older one. Locked while a snapshot is read, so that an older
     /// snapshot never replaces a newer one.
     seen: Mutex<i64>,
 }
 
-/// The accounts and keys at one moment.
+/// The accounts, keys and tokens at one moment.
 #[derive(Debug, Default)]
 pub struct Snapshot {
     accounts: HashMap<AccountId, Account>,
     by_name: HashMap<String, AccountId>,
     keys: HashMap<[u8; 32], ApiKey>,
+    tokens: HashMap<[u8; 32], WorkerToken>,
 }
 
 impl Directory {
@@ -56,6 +60,7 @@ impl Directory {
         let view = Arc::new(View {
             store,
             current: ArcSwap::from_pointee(first),
+            changes: watch::Sender::new(()),
             seen: Mutex::new(seen),
         });
         let wake = Arc::new(Notify::new());
@@ -78,14 +83,21 @@ impl Directory {
         self.view.current.load()
     }
 
-    /// Refreshes the snapshot for an unknown secret. Does nothing if this secret was looked up
+    /// Returns a receiver that changes with the snapshot.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.view.changes.subscribe()
+    }
+
+    /// Refreshes the snapshot for an unknown secret of a key or a token. Does nothing if this secret was looked up
     /// recently, or if there are too many look-ups.
     ///
     /// Waits for a look-up that another request began: the key is known after it.
     pub async fn refresh_for(&self, secret: &str) {
         let hash = Secret::hash(secret);
         let seen = self.view.seen.lock().await;
-        let is_known = self.snapshot().keys.contains_key(&hash);
+        let snapshot = self.snapshot();
+        let is_known = snapshot.keys.contains_key(&hash) || snapshot.tokens.contains_key(&hash);
+        drop(snapshot);
         if is_known || !self.strangers.admit(hash, Instant::now()) {
             return;
         }
@@ -109,6 +121,7 @@ impl View {
         if now != *seen {
             let snapshot = Snapshot::read(&*self.store).await?;
             self.current.store(Arc::new(snapshot));
+            self.changes.send_replace(());
             *seen = now;
         }
         Ok(())
@@ -152,8 +165,22 @@ async fn follow(view: Arc<View>, wake: Arc<Notify>) {
 impl Snapshot {
     /// Reads the current snapshot of a store.
     pub async fn read(store: &dyn AccountStore) -> DatabaseResult<Self> {
-        let accounts = store.accounts().await?;
-        Ok(Self::new(accounts, store.keys().await?))
+        let (accounts, keys) = (store.accounts().await?, store.keys().await?);
+        let mut snapshot = Self::new(accounts, keys);
+        let tokens = store.worker_tokens().await?.into_iter();
+        let by_hash = |stored: StoredWorkerToken| (stored.hash, stored.token);
+        snapshot.tokens = tokens.map(by_hash).collect();
+        Ok(snapshot)
+    }
+
+    /// Returns the token with this text, whether it is valid or not.
+    pub fn worker_token(&self, text: &str) -> Option<&WorkerToken> {
+        self.tokens.get(&Secret::hash(text))
+    }
+
+    /// Returns all tokens of workers.
+    pub fn worker_tokens(&self) -> impl Iterator<Item = &WorkerToken> {
+        self.tokens.values()
     }
 
     /// Creates a snapshot of these accounts and keys.

@@ -119,6 +119,11 @@ impl fmt::Display for Permissions {
 }
 
 impl Secret {
+    /// Puts public text before the secret.
+    pub(super) fn prefixed(self, text: &str) -> Self {
+        Self(format!("{text}{}", self.0))
+    }
+
     /// Generates a secret of 256 random bits, with a prefix that says its purpose.
     pub(super) fn random(prefix: &str) -> Result<Self, String> {
         let mut bits = [0; 32];

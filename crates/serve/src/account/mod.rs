@@ -1,4 +1,4 @@
-//! Accounts and their data: API keys, logins of browsers, numbers of services, predict configs, usage.
+//! Accounts and their data: API keys, tokens of workers, logins of browsers, numbers of services, predict configs, usage.
 //!
 //! The module knows nothing of HTTP and tasks.
 //!
@@ -15,6 +15,7 @@ mod record;
 mod sqlite;
 mod store;
 mod strangers;
+mod token;
 mod usage;
 
 pub use accounts::{AccountError, Accounts};
@@ -27,4 +28,5 @@ pub use number::number;
 pub use record::{Account, AccountId, Counted, Login, PredictConfig, UNLIMITED, Usage, UsageKey};
 pub(crate) use sqlite::SqliteAccounts;
 pub use store::{AccountStore, NewConfig, NewKey, NewLogin, StoredKey};
+pub use token::{NewWorkerToken, StoredWorkerToken, WorkerToken};
 pub use usage::UsageCounts;

@@ -10,6 +10,7 @@ use super::record::{
     Account, AccountId, Counted, Login, MAX_COUNT, PredictConfig, Usage, UsageKey,
 };
 use super::store::{AccountStore, NewConfig, NewKey, NewLogin, StoredKey};
+use super::token::{NewWorkerToken, StoredWorkerToken, WorkerToken};
 use crate::database::sqlite::{DatabaseConnections, Sqlite};
 use crate::database::{DatabaseResult, Day, Timestamp};
 
@@ -102,6 +103,47 @@ impl AccountStore for SqliteAccounts {
     async fn revoke_key(&self, key: i64, now: Timestamp) -> DatabaseResult<()> {
         let sql = "UPDATE api_key SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL";
         self.0.change(sql, params![key, now.0]).map(drop)
+    }
+
+    async fn create_worker_token(
+        &self,
+        new: NewWorkerToken,
+        now: Timestamp,
+    ) -> DatabaseResult<Option<WorkerToken>> {
+        let sql = "INSERT INTO worker_token (account, service, name, hash, created_at, expires_at)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (account, service, name) DO NOTHING
+            RETURNING id";
+        let expires_at = new.expires_at.map(|at| at.0);
+        let values = params![
+            new.account.0,
+            new.service,
+            new.name,
+            new.hash,
+            now.0,
+            expires_at
+        ];
+        let id = self.0.changed_row(sql, values, |row| row.get(0))?;
+        Ok(id.map(|id| WorkerToken {
+            id,
+            name: new.name,
+            account: new.account,
+            service: new.service,
+            created_at: now,
+            expires_at: new.expires_at,
+            revoked_at: None,
+        }))
+    }
+
+    async fn worker_tokens(&self) -> DatabaseResult<Vec<StoredWorkerToken>> {
+        let sql = "SELECT worker_token.id, worker_token.name, account, service,
+                worker_token.created_at, expires_at, revoked_at, account.name, hash
+            FROM worker_token JOIN account ON account.id = account ORDER BY worker_token.id";
+        self.0.rows(sql, [], worker_token)
+    }
+
+    async fn revoke_worker_token(&self, token: i64, now: Timestamp) -> DatabaseResult<()> {
+        let sql = "UPDATE worker_token SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL";
+        self.0.change(sql, params![token, now.0]).map(drop)
     }
 
     async fn create_login(&self, new: NewLogin, most: usize, now: Timestamp) -> DatabaseResult<()> {
@@ -329,9 +371,27 @@ fn account(row: &Row<'_>) -> rusqlite::Result<Account> {
     })
 }
 
+fn moment(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestamp>> {
+    Ok(row.get::<_, Option<i64>>(column)?.map(Timestamp))
+}
+
+fn worker_token(row: &Row<'_>) -> rusqlite::Result<StoredWorkerToken> {
+    Ok(StoredWorkerToken {
+        token: WorkerToken {
+            id: row.get(0)?,
+            name: row.get(1)?,
+            account: AccountId(row.get(2)?),
+            service: row.get(3)?,
+            created_at: Timestamp(row.get(4)?),
+            expires_at: moment(row, 5)?,
+            revoked_at: moment(row, 6)?,
+        },
+        account_name: row.get(7)?,
+        hash: row.get(8)?,
+    })
+}
+
 fn key(row: &Row<'_>) -> rusqlite::Result<StoredKey> {
-    let moment =
-        |column| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(column)?.map(Timestamp));
     Ok(StoredKey {
         key: ApiKey {
             id: row.get(0)?,
@@ -343,8 +403,8 @@ fn key(row: &Row<'_>) -> rusqlite::Result<StoredKey> {
                 write: row.get(5)?,
             },
             created_at: Timestamp(row.get(6)?),
-            expires_at: moment(7)?,
-            revoked_at: moment(8)?,
+            expires_at: moment(row, 7)?,
+            revoked_at: moment(row, 8)?,
         },
         account_name: row.get(9)?,
         hash: row.get(10)?,

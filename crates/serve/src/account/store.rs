@@ -3,6 +3,7 @@
 use super::cpu::CpuUsed;
 use super::key::{ApiKey, Permissions};
 use super::record::{Account, AccountId, Counted, Login, PredictConfig, Usage, UsageKey};
+use super::token::{NewWorkerToken, StoredWorkerToken, WorkerToken};
 use crate::database::{DatabaseResult, Day, Timestamp};
 
 /// A key to create.
@@ -90,6 +91,19 @@ pub trait AccountStore: Send + Sync {
     /// Revokes a key by its number; a revoked key stays unchanged.
     async fn revoke_key(&self, key: i64, now: Timestamp) -> DatabaseResult<()>;
 
+    /// Creates a token; returns `None` if its service has a token of this name.
+    async fn create_worker_token(
+        &self,
+        token: NewWorkerToken,
+        now: Timestamp,
+    ) -> DatabaseResult<Option<WorkerToken>>;
+
+    /// Returns all tokens of workers, oldest first, including revoked and expired ones.
+    async fn worker_tokens(&self) -> DatabaseResult<Vec<StoredWorkerToken>>;
+
+    /// Revokes a token by its number; a revoked token stays unchanged.
+    async fn revoke_worker_token(&self, token: i64, now: Timestamp) -> DatabaseResult<()>;
+
     /// Creates a login. Removes expired ones, and the oldest of the same key beyond `most`.
     async fn create_login(
         &self,
@@ -110,7 +124,7 @@ pub trait AccountStore: Send + Sync {
     /// one gets `true`.
     async fn delete_login(&self, hash: [u8; 32]) -> DatabaseResult<bool>;
 
-    /// Returns a number that changes with every change of accounts and keys, by any process. It is
+    /// Returns a number that changes with every change of accounts, keys and tokens, by any process. It is
     /// called often and must be cheap.
     async fn version(&self) -> DatabaseResult<i64>;
 

@@ -64,6 +64,36 @@ pub struct ServiceState {
     pub inactive_reason: Option<String>,
 }
 
+/// A worker as its gateway lists it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AttachedWorker {
+    /// Its number.
+    pub id: u64,
+    /// Its machine and number.
+    pub name: String,
+    /// Its service.
+    pub service: String,
+    /// Name of its token.
+    pub token: String,
+    /// `serving` or `draining`.
+    pub state: String,
+    /// The program that it runs.
+    pub image: Option<String>,
+    /// The address that it calls from.
+    pub address: Option<String>,
+    /// Seconds since it attached.
+    pub attached_s: u64,
+    /// Milliseconds since its last message.
+    pub silent_ms: u64,
+    /// Requests in flight.
+    pub in_flight: usize,
+    /// Maximum number of requests in flight.
+    pub capacity: usize,
+    /// Requests that it answered.
+    pub answered: u64,
+}
+
 fn active() -> bool {
     true
 }
@@ -275,6 +305,26 @@ impl Client {
         let call = self.call(Method::GET, &["account", account, "model"])?;
         let reply = self.send(&call, RetrySafety::Always).await?;
         parse(&reply.body, "a list of services")
+    }
+
+    /// Lists the workers of an account.
+    pub async fn workers(&self, account: &str) -> Result<Vec<AttachedWorker>, ClientError> {
+        let call = self.call(Method::GET, &["account", account, "worker"])?;
+        let reply = self.send(&call, RetrySafety::Always).await?;
+        parse(&reply.body, "a list of workers")
+    }
+
+    /// Sends a worker no more requests, or sends it requests again.
+    pub async fn drain(
+        &self,
+        account: &str,
+        worker: &str,
+        drain: bool,
+    ) -> Result<AttachedWorker, ClientError> {
+        let order = if drain { "drain" } else { "resume" };
+        let call = self.call(Method::POST, &["account", account, "worker", worker, order])?;
+        let reply = self.send(&call, RetrySafety::Always).await?;
+        parse(&reply.body, "a worker")
     }
 
     fn predict_call(

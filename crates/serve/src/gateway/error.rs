@@ -37,12 +37,14 @@ struct RareFields {
     args: Map<String, Value>,
     /// Seconds after which the client may retry.
     retry_after: Option<u64>,
-    /// The process that ran the model crashed.
+    /// The process that ran the model crashed, or its worker left.
     is_crash: bool,
     /// Methods that the path supports, for an unsupported method.
     allow: Option<HeaderValue>,
     /// An upstream's error body and its content type, passed through unchanged.
     body: Option<(Bytes, String)>,
+    /// The attached instance that failed.
+    worker: Option<String>,
     /// Details for the log only.
     detail: Option<String>,
     /// The wrong field of a chat adapter's request. The outer `None` is an error of another route,
@@ -110,7 +112,7 @@ impl GatewayError {
         self
     }
 
-    /// Returns whether the process that ran the model crashed.
+    /// Returns whether the process that ran the model crashed, or its worker left.
     pub(super) fn is_crash(&self) -> bool {
         self.more.is_crash
     }
@@ -124,6 +126,11 @@ impl GatewayError {
     /// Returns the detail for the log.
     pub(super) fn detail(&self) -> Option<&str> {
         self.more.detail.as_deref()
+    }
+
+    /// Returns the attached instance that failed.
+    pub(super) fn worker(&self) -> Option<&str> {
+        self.more.worker.as_deref()
     }
 
     /// Takes the detail for the log.
@@ -377,6 +384,7 @@ impl GatewayError {
         let media_type = failure.media_type;
         let media_type = media_type.unwrap_or_else(|| "application/json".to_owned());
         error.more.body = body.map(|body| (body, media_type));
+        error.more.worker = failure.worker;
         error.more.retry_after = (status == StatusCode::TOO_MANY_REQUESTS).then_some(1);
         error
     }
@@ -490,6 +498,19 @@ impl From<CallError> for GatewayError {
                 error.more.body = Some((body, content_type));
                 // The upstream knows best when it answers again.
                 error.more.retry_after = retry_after.or(error.more.retry_after);
+                error
+            }
+            CallError::Instance { ref place, .. } => {
+                let place = place.clone();
+                let error = Self::of_failure(TaskFailure::of(error));
+                match place {
+                    Some(place) => error.with("place", place),
+                    None => error,
+                }
+            }
+            CallError::Lost => {
+                let mut error = Self::of_failure(TaskFailure::of(error)).retry_after(1);
+                error.more.is_crash = true;
                 error
             }
             CallError::Down { retry_after, .. } => {

@@ -17,6 +17,7 @@ mod extract;
 mod file_form;
 mod form;
 mod framing;
+mod gate;
 mod in_flight;
 mod limit_met;
 mod metrics;
@@ -42,6 +43,7 @@ mod visible;
 mod wire;
 
 pub use batches::BatchRunner;
+pub use gate::BoundGate;
 pub use server::{BoundListener, ServeError};
 pub use settings::GatewaySettings;
 pub use state::{Gateway, GatewayParts, Services, SettingsReload};

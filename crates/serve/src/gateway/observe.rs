@@ -14,7 +14,7 @@ use std::thread::panicking;
 use std::time::{Duration, Instant};
 
 use axum::extract::{MatchedPath, Request};
-use axum::http::{HeaderValue, Method, Uri, Version, header};
+use axum::http::{HeaderName, HeaderValue, Method, Uri, Version, header};
 use axum::response::{IntoResponse as _, Response};
 use tower::Layer;
 use tracing::{Instrument as _, Level};
@@ -64,6 +64,13 @@ pub(super) struct KeyOwner {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CreatedTask(pub(super) TaskId);
 
+/// The attached instance that answered, stored as an extension of the response.
+#[derive(Debug, Clone)]
+pub(super) struct AnsweredBy(pub(super) String);
+
+/// The header that names it.
+pub(super) const WORKER: HeaderName = HeaderName::from_static("x-worker");
+
 /// The log line of a request; it is written when the value is dropped.
 struct LogLine {
     gateway: Arc<Gateway>,
@@ -84,6 +91,7 @@ struct LogLine {
 struct RequestOutcome {
     status: u16,
     made: Option<TaskId>,
+    worker: Option<String>,
     code: Option<String>,
     detail: Option<String>,
 }
@@ -224,12 +232,15 @@ impl LogLine {
     fn end(mut self, mut response: Response) -> Response {
         let error = response.extensions_mut().remove::<GatewayError>();
         let made = response.extensions_mut().remove::<CreatedTask>();
+        let worker = response.extensions_mut().remove::<AnsweredBy>();
         let mut answer = RequestOutcome {
             made: made.map(|made| made.0),
+            worker: worker.map(|worker| worker.0),
             ..RequestOutcome::default()
         };
         if let Some(mut error) = error {
             answer.detail = error.take_detail();
+            answer.worker = error.worker().map(str::to_owned);
             answer.code = Some(error.code.clone());
             if self.uri.path().starts_with(ADAPTERS_PREFIX) {
                 error = error.for_adapter();
@@ -237,6 +248,10 @@ impl LogLine {
             response = error.render(self.id());
         }
         answer.status = response.status().as_u16();
+        let worker = answer.worker.as_deref().map(HeaderValue::from_str);
+        if let Some(Ok(worker)) = worker {
+            response.headers_mut().insert(WORKER, worker);
+        }
         self.answer = Some(answer);
         if self.known.place.get().is_some() {
             // Keeps the slot until the body is sent: streams outlast their head.
@@ -292,6 +307,7 @@ impl LogLine {
                         key = whose.map(|whose| whose.key.as_str()),
                         service = asked.map(|(service, _)| tracing::field::display(service.label())),
                         task = self.task(answer.made).map(tracing::field::display),
+                        worker = answer.worker.as_deref(),
                         code = answer.code.as_deref(),
                         microseconds,
                         detail = answer.detail.as_deref(),

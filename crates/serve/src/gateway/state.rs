@@ -30,6 +30,7 @@ use crate::service::engine::Engines;
 use crate::service::{BodyMemory, Catalog, Service, ServiceKind, ServiceSettings, Unserved};
 use crate::task::{Blobs, EnqueueError, Limit, TaskIds, TaskStore, Waiters};
 use crate::train::Jobs;
+use crate::worker::Workers;
 
 /// A day, in seconds.
 const DAY: i64 = 86_400;
@@ -90,12 +91,16 @@ pub struct GatewayParts {
     pub memory: Arc<BodyMemory>,
     /// Training: datasets, derived services, jobs.
     pub jobs: Arc<Jobs>,
+    /// Workers that attached.
+    pub workers: Arc<Workers>,
 }
 
-/// All services: packages, proxies, and derived services that are not trained yet.
+/// All services: packages, proxies, those with attached instances, and derived services that are not trained yet.
 pub struct Services {
     catalog: Arc<Catalog>,
     proxies: ArcSwap<ServicesByName>,
+    /// Services whose instances attach.
+    attached: ArcSwap<ServicesByName>,
     /// Derived services that are not trained yet. Their package does not exist until training ends.
     untrained: ArcSwap<ServicesByName>,
 }
@@ -104,8 +109,8 @@ pub struct Services {
 type ServicesByName = HashMap<(AccountId, String), Arc<Service>>;
 
 impl Services {
-    /// Creates the set of services. A proxy shadows a package of the same name, and a package
-    /// shadows an untrained service.
+    /// Creates the set of services. A proxy shadows a package of the same name, a package shadows a
+    /// service with attached instances, and that an untrained service.
     pub fn new(catalog: Arc<Catalog>, proxies: Vec<Service>, untrained: Vec<Service>) -> Self {
         let named = |services: Vec<Service>| {
             ArcSwap::from_pointee(
@@ -118,6 +123,7 @@ impl Services {
         Self {
             catalog,
             proxies: named(proxies),
+            attached: ArcSwap::default(),
             untrained: named(untrained),
         }
     }
@@ -156,6 +162,7 @@ impl Services {
         };
         of_these(&self.proxies)
             .or_else(|| self.catalog.find(owner, model))
+            .or_else(|| of_these(&self.attached))
             .or_else(|| of_these(&self.untrained))
     }
 
@@ -176,9 +183,20 @@ impl Services {
         self.proxies.store(Arc::new(proxies));
     }
 
+    /// Returns whether a proxy or a package provides a service of this name.
+    pub fn provides(&self, owner: AccountId, name: &str) -> bool {
+        self.proxy(owner, name).is_some() || self.catalog.find(owner, name).is_some()
+    }
+
+    /// Replaces all services with attached instances. Calls in progress continue with the old ones.
+    pub fn replace_attached(&self, attached: Vec<Service>) {
+        let attached: ServicesByName = attached.into_iter().map(with_key).collect();
+        self.attached.store(Arc::new(attached));
+    }
+
     /// Applies changed settings to the services.
     pub fn apply_settings(&self, settings: impl Fn(&str, &str) -> ServiceSettings) {
-        for services in [&self.proxies, &self.untrained] {
+        for services in [&self.proxies, &self.attached, &self.untrained] {
             with_changed_settings(services, &settings);
         }
         self.catalog.look_again();
@@ -193,6 +211,7 @@ impl Services {
     pub fn all(&self) -> Vec<Arc<Service>> {
         let mut all: Vec<_> = self.proxies.load().values().map(Arc::clone).collect();
         all.extend(self.catalog.all().iter().map(Arc::clone));
+        all.extend(self.attached.load().values().map(Arc::clone));
         all.extend(self.untrained.load().values().map(Arc::clone));
         all.sort_by(|a, b| (&a.owner_name, &a.name).cmp(&(&b.owner_name, &b.name)));
         all.dedup_by(|a, b| a.owner == b.owner && a.name == b.name);

@@ -52,6 +52,8 @@ pub struct Answer {
     pub content_type: String,
     /// Token usage, if the service counts it itself.
     pub spent: Option<Arc<TokenUsage>>,
+    /// The attached instance that gave it.
+    pub worker: Option<String>,
 }
 
 impl Answer {
@@ -62,6 +64,7 @@ impl Answer {
             body: Body::Whole(body.into()),
             content_type: content_type.to_owned(),
             spent: None,
+            worker: None,
         }
     }
 }
@@ -133,6 +136,23 @@ pub enum CallError {
     /// The service was removed while the request was waiting.
     #[error("the service was stopped")]
     Stopped,
+    /// The attached instance that had the request left before it answered.
+    #[error("the worker that had the request left before it answered")]
+    Lost,
+    /// An attached instance answered with an error, which is passed through.
+    #[error("{message}")]
+    Instance {
+        /// The HTTP status.
+        status: u16,
+        /// The error code.
+        code: String,
+        /// The message for the user.
+        message: String,
+        /// JSON path of the fault, if known.
+        place: Option<String>,
+        /// The instance.
+        worker: String,
+    },
     /// An upstream answered with an error status, which is passed through.
     #[error("the upstream answered {status}")]
     Upstream {

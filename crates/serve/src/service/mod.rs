@@ -6,10 +6,12 @@
 //! This module knows nothing of HTTP routes and tasks.
 
 mod adapter;
+pub(crate) mod attached;
 mod away;
 mod bodies;
 mod call;
 mod catalog;
+mod deadline;
 mod description;
 mod device;
 pub mod engine;
@@ -29,6 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use adapter::{AdapterCall, AdapterMethod, AdapterMode};
+pub use attached::Attached;
 pub use bodies::{BodyBuffer, BodyMemory, BodyReservation, OutOfBodyMemory};
 pub use call::{Answer, Body, CallError, Chunks, Refusal, Request, TokenCounts, TokenUsage};
 pub use catalog::{Catalog, CatalogOptions, Numbering, PackageDirectory, SettingsOf, Unserved};
@@ -48,6 +51,7 @@ pub(crate) use call::{seconds, strip_directories};
 
 use crate::account::AccountId;
 use crate::database::Timestamp;
+use attached::AttachedCall;
 use engine::{ForegroundRequest, SessionState};
 use futures_util::StreamExt as _;
 use meter::Meter;
@@ -78,6 +82,8 @@ pub enum ServiceKind {
     Device(Arc<Device>),
     /// An upstream HTTP service.
     Proxy(Arc<Upstream>),
+    /// Instances that attached from other processes.
+    Attached(Arc<Attached>),
     /// A derived service that is not trained yet and cannot answer.
     Untrained(Arc<Untrained>),
 }
@@ -101,6 +107,8 @@ pub enum Prepared {
     Device(PreparedCall),
     /// A call of an upstream.
     Proxy(Forward),
+    /// A request for an attached instance.
+    Attached(AttachedCall),
 }
 
 /// A checked request for a package's model.
@@ -129,8 +137,14 @@ impl Service {
         match &self.kind {
             ServiceKind::Device(device) => device.inactive_reason(None),
             ServiceKind::Proxy(upstream) => upstream.inactive_reason(),
+            ServiceKind::Attached(attached) => attached.inactive_reason(),
             ServiceKind::Untrained(_) => Some(self.not_trained()),
         }
+    }
+
+    /// Returns whether other processes attach to answer its requests.
+    pub fn is_attached(&self) -> bool {
+        matches!(self.kind, ServiceKind::Attached(_))
     }
 
     /// Returns the loaded sessions.
@@ -140,7 +154,9 @@ impl Service {
                 let endpoints = device.endpoints();
                 endpoints.flat_map(|endpoint| endpoint.sessions()).collect()
             }
-            ServiceKind::Proxy(_) | ServiceKind::Untrained(_) => Vec::new(),
+            ServiceKind::Proxy(_) | ServiceKind::Attached(_) | ServiceKind::Untrained(_) => {
+                Vec::new()
+            }
         }
     }
 
@@ -151,6 +167,7 @@ impl Service {
             ServiceKind::Device(device) => device.may_answer(),
             // The upstream itself decides when an attempt is worthwhile and reports the delay.
             ServiceKind::Proxy(_) => true,
+            ServiceKind::Attached(attached) => attached.may_answer(),
             ServiceKind::Untrained(_) => false,
         }
     }
@@ -159,7 +176,8 @@ impl Service {
     /// ones. Both the adapters' model list and their requests use this check.
     pub fn check_adapter_method(&self, method: AdapterMethod) -> Result<(), Refusal> {
         match &self.kind {
-            ServiceKind::Proxy(_) => Ok(()),
+            // An instance itself refuses what it does not support.
+            ServiceKind::Proxy(_) | ServiceKind::Attached(_) => Ok(()),
             ServiceKind::Untrained(_) => Err(Refusal::at("$.model", self.not_trained())),
             ServiceKind::Device(device) if device.adapts(method) => Ok(()),
             ServiceKind::Device(device) => {
@@ -197,6 +215,10 @@ impl Service {
                 }))
             }
             ServiceKind::Proxy(upstream) => Ok(Prepared::Proxy(upstream.prepare(request)?)),
+            ServiceKind::Attached(attached) => {
+                let call = AttachedCall::new(attached, request, self.settings.queue);
+                Ok(Prepared::Attached(call.await?))
+            }
             ServiceKind::Untrained(_) => Err(CallError::NoInstances(self.not_trained())),
         }
     }
@@ -242,6 +264,7 @@ impl Prepared {
                 Ok(answer)
             }
             Self::Proxy(forward) => forward.predict(timeout).await,
+            Self::Attached(call) => call.predict(caller, timeout).await,
         }
     }
 }

@@ -15,6 +15,8 @@ pub struct StoredAnswer {
     pub content: StoredContent,
     /// Its media type; `None` means JSON.
     pub media_type: Option<String>,
+    /// The attached instance that gave it.
+    pub worker: Option<String>,
 }
 
 /// Wraps content as a JSON answer.
@@ -23,6 +25,7 @@ impl From<StoredContent> for StoredAnswer {
         Self {
             content,
             media_type: None,
+            worker: None,
         }
     }
 }

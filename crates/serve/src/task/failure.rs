@@ -22,12 +22,14 @@ impl TaskFailure {
             message: message.into(),
             body: None,
             media_type: None,
+            worker: None,
         }
     }
 
-    /// Returns the failure of a task whose process crashed too often.
+    /// Returns the failure of a task whose process crashed, or whose worker left, too often.
     pub fn crashed() -> Self {
-        let message = "the process that ran the task crashed; the task is not retried";
+        let message =
+            "the process or the worker that ran the task is gone; the task is not retried";
         Self::new(503, SERVICE_UNAVAILABLE, message)
     }
 
@@ -60,7 +62,7 @@ impl TaskFailure {
                 format!("the service's process crashed; {IN_THE_LOG}"),
             ),
             CallError::Over(_) => Self::new(409, "CONVERSATION_IS_OVER", message),
-            CallError::Stopped | CallError::Down { .. } => {
+            CallError::Stopped | CallError::Lost | CallError::Down { .. } => {
                 Self::new(503, SERVICE_UNAVAILABLE, message)
             }
             CallError::Unreachable(_) => Self::new(
@@ -73,6 +75,15 @@ impl TaskFailure {
                 "mlp-action.common.service-error",
                 format!("the model failed on this input; {IN_THE_LOG}"),
             ),
+            CallError::Instance {
+                status,
+                code,
+                worker,
+                ..
+            } => Self {
+                worker: Some(worker),
+                ..Self::new(status, &code, message)
+            },
             CallError::Upstream {
                 status,
                 content_type,

@@ -51,6 +51,7 @@ pub struct Limit {
 pub struct TaskLimits {
     accounts: Arc<Snapshot>,
     caps: Caps,
+    paused: Vec<(AccountId, String)>,
 }
 
 impl Caps {
@@ -80,7 +81,23 @@ impl Limit {
 impl TaskLimits {
     /// Combines accounts with the caps.
     pub fn new(accounts: Arc<Snapshot>, caps: Caps) -> Self {
-        Self { accounts, caps }
+        Self {
+            accounts,
+            caps,
+            paused: Vec::new(),
+        }
+    }
+
+    /// Leaves the tasks of these services, given by owner and name, in the queue.
+    #[must_use]
+    pub fn without(mut self, paused: Vec<(AccountId, String)>) -> Self {
+        self.paused = paused;
+        self
+    }
+
+    /// Returns the services whose tasks stay in the queue, by owner and name.
+    pub fn paused(&self) -> &[(AccountId, String)] {
+        &self.paused
     }
 
     /// Returns the tasks that each of `accounts` active accounts may run even if all places are

@@ -35,7 +35,7 @@ pub use failure::{BAD_REQUEST, SERVICE_UNAVAILABLE};
 pub use files::FileKind;
 pub use id::{TaskId, TaskIds};
 pub use limits::{Caps, Limit, Quota, TaskLimits};
-pub use queue::{FindNamedService, QueueOptions, TaskQueue};
+pub use queue::{FindNamedService, PausedServices, QueueOptions, TaskQueue};
 pub use record::{
     ClaimedTask, Deletion, Idempotency, Lease, NamedBlob, NewTask, OnCrash, RemovedTasks,
     Statistics, Status, StoredContent, Task, TaskFailure, TaskOutcome,

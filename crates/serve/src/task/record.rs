@@ -117,6 +117,8 @@ pub struct TaskFailure {
     pub body: Option<Vec<u8>>,
     /// The media type of that body; `None` means JSON.
     pub media_type: Option<String>,
+    /// The attached instance that failed.
+    pub worker: Option<String>,
 }
 
 /// How a task ended.
@@ -128,6 +130,8 @@ pub enum TaskOutcome {
         content: StoredContent,
         /// Its media type; `None` means JSON.
         media_type: Option<String>,
+        /// The attached instance that gave it.
+        worker: Option<String>,
         /// The attempt that produced it; part of the blob's name.
         attempt: u32,
         /// Expiry time; `None` if the answer stays as long as its record.
@@ -222,6 +226,15 @@ impl NewTask {
 }
 
 impl TaskOutcome {
+    /// Returns the attached instance that answered, or failed.
+    pub fn worker(&self) -> Option<&str> {
+        match self {
+            Self::Answer { worker, .. } => worker.as_deref(),
+            Self::Failed(failure) => failure.worker.as_deref(),
+            Self::Expired | Self::CanceledByUser => None,
+        }
+    }
+
     /// Returns the bytes that this outcome counts towards the account's quota.
     pub fn bytes(&self) -> u64 {
         match self {

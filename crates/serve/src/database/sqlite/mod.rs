@@ -19,7 +19,7 @@ use super::directory::own_directory;
 use super::{DatabaseError, DatabaseResult, DatabaseSize};
 
 /// Migrations, in order. The schema's version is the number of migrations that have run.
-const MIGRATIONS: [&str; 9] = [
+const MIGRATIONS: [&str; 10] = [
     include_str!("schema.sql"),
     include_str!("records.sql"),
     include_str!("media_type.sql"),
@@ -29,6 +29,7 @@ const MIGRATIONS: [&str; 9] = [
     include_str!("login.sql"),
     include_str!("batch.sql"),
     include_str!("webhook.sql"),
+    include_str!("worker.sql"),
 ];
 
 /// Busy timeout: how long a connection waits for another process that writes.

@@ -432,6 +432,7 @@ fn activity(service: &Service) -> (usize, usize) {
             let activity = device.activity();
             (activity.waiting, activity.running)
         }
+        ServiceKind::Attached(attached) => attached.activity(),
         ServiceKind::Proxy(_) | ServiceKind::Untrained(_) => (0, 0),
     }
 }

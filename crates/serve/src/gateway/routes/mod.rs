@@ -18,6 +18,7 @@ mod services;
 mod tasks;
 mod training;
 mod usage;
+mod workers;
 
 use std::sync::Arc;
 
@@ -34,7 +35,7 @@ use super::auth::Viewer;
 use super::error::GatewayError;
 use super::extract::InQuery;
 use super::form::RawForm;
-use super::observe::ObserveLayer;
+use super::observe::{ObserveLayer, WORKER};
 use super::request_id::X_REQUEST_ID;
 use super::{Gateway, openapi};
 pub(super) use adapters::{AdmittedRequest, answer_batch_request};
@@ -47,12 +48,13 @@ const PREFIXES: [&str; 3] = ["/api/mlpgateway", "/api/mlpgate", "/api/mlpcore"];
 type RouteGroup = (fn() -> Routes, &'static [&'static str], &'static str);
 
 /// The groups with a prefix.
-const GROUPS: [RouteGroup; 12] = [
+const GROUPS: [RouteGroup; 13] = [
     (tasks::routes, &PREFIXES, "/api/mlpgateway"),
     (predict::routes, &PREFIXES, "/api/mlpgateway"),
     (services::routes, &PREFIXES, "/api/mlpgateway"),
     (configs::routes, &PREFIXES, "/api/mlpgateway"),
     (usage::routes, &PREFIXES, "/api/mlpgateway"),
+    (workers::routes, &PREFIXES, "/api/mlpgateway"),
     (datasets::routes, &PREFIXES, "/api/mlpgate"),
     (training::routes, &PREFIXES, "/api/mlpgate"),
     (fit_configs::routes, &PREFIXES, "/api/mlpgate"),
@@ -222,6 +224,7 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
             header::RETRY_AFTER,
             header::HeaderName::from_static("z-requestid"),
             header::HeaderName::from_static("x-queue-position"),
+            WORKER,
             X_REQUEST_ID,
         ])
         .max_age(CORS_MAX_AGE);

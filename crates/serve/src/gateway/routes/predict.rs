@@ -10,6 +10,7 @@ use super::super::form::{
     JsonForm, Predict2RequestData, PredictRequest, PredictRequestData, RawForm, RawParameters,
     ServicePath, StringForm,
 };
+use super::super::observe::AnsweredBy;
 use super::operation::{BodySchema, RouteOperation};
 use super::path::Routes;
 use crate::service;
@@ -70,8 +71,8 @@ pub(super) async fn predict<F>(request: PredictRequest<F>) -> Result<Response, G
     drop(call.request);
     let limit = call.service.settings.predict_timeout();
     let answer = prepared.predict(call.caller, Some(limit)).await?;
-    let content_type = answer.content_type;
-    Ok(match answer.body {
+    let (content_type, worker) = (answer.content_type, answer.worker);
+    let mut response = match answer.body {
         service::Body::Whole(body) => answered(answer.status, content_type, body),
         service::Body::Stream(chunks) => {
             // The status was already sent, so the error only ends the body and is logged.
@@ -80,7 +81,16 @@ pub(super) async fn predict<F>(request: PredictRequest<F>) -> Result<Response, G
             });
             answered(answer.status, content_type, Body::from_stream(chunks))
         }
-    })
+    };
+    name_worker(&mut response, worker);
+    Ok(response)
+}
+
+/// Names the attached instance that answered.
+pub(super) fn name_worker(response: &mut Response, worker: Option<String>) {
+    if let Some(worker) = worker {
+        response.extensions_mut().insert(AnsweredBy(worker));
+    }
 }
 
 /// Returns a service's answer as a response. Some statuses have no body.

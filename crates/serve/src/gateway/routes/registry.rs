@@ -16,6 +16,7 @@ use super::super::extract::InPath;
 use super::super::visible::{self, VisibleService, visible};
 use super::operation::{BodySchema, RouteOperation};
 use super::path::Routes;
+use crate::database::Timestamp;
 use crate::service::{Description, Device, ServiceKind};
 use pkgtool_media::recipe::ParameterKind;
 use pkgtool_text::embedding::Pooling;
@@ -184,10 +185,15 @@ fn of_provider<'v>(
 }
 
 fn providers_of(seen: &VisibleService) -> Vec<ModelProvider> {
-    if let ServiceKind::Proxy(upstream) = &seen.service.kind {
+    let own = match &seen.service.kind {
+        ServiceKind::Proxy(upstream) => Some(upstream.display_name()),
+        ServiceKind::Attached(_) => Some(&*seen.service.name),
+        ServiceKind::Device(_) | ServiceKind::Untrained(_) => None,
+    };
+    if let Some(display_name) = own {
         return vec![ModelProvider {
             name: seen.name.clone(),
-            display_name: upstream.display_name().to_owned(),
+            display_name: display_name.to_owned(),
         }];
     }
     let backends = seen
@@ -234,16 +240,22 @@ fn of_service(seen: &VisibleService, provider: ModelProvider) -> Model {
             name,
             provider,
         },
-        ServiceKind::Proxy(upstream) => Model {
-            display_name: upstream.display_name().to_owned(),
-            is_active: seen.service.is_active(),
-            inactive_reason: seen.service.inactive_reason(),
-            parameters: Parameters::default(),
-            created_at: upstream.since().to_iso(),
-            updated_at: upstream.since().to_iso(),
-            name,
-            provider,
-        },
+        ServiceKind::Proxy(upstream) => of_other_process(seen, provider, upstream.since()),
+        ServiceKind::Attached(attached) => of_other_process(seen, provider, attached.since()),
+    }
+}
+
+/// Describes a service of another process, whose inputs are not known here.
+fn of_other_process(seen: &VisibleService, provider: ModelProvider, since: Timestamp) -> Model {
+    Model {
+        display_name: provider.display_name.clone(),
+        is_active: seen.service.is_active(),
+        inactive_reason: seen.service.inactive_reason(),
+        parameters: Parameters::default(),
+        created_at: since.to_iso(),
+        updated_at: since.to_iso(),
+        name: seen.name.clone(),
+        provider,
     }
 }
 

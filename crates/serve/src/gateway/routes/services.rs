@@ -218,7 +218,7 @@ impl ServiceInfo {
             restricted_image_access: false,
             hosting_type: match service.kind {
                 ServiceKind::Device(_) | ServiceKind::Untrained(_) => "INTERNAL",
-                ServiceKind::Proxy(_) => "EXTERNAL",
+                ServiceKind::Proxy(_) | ServiceKind::Attached(_) => "EXTERNAL",
             },
             persistent_volumes: [],
             data_image_mounts: [],

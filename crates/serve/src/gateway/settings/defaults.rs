@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use super::operators::{
     Admin, BatchLimits, Console, MetricsBounds, TrainingLimits, TrustedProxies, UsageKept,
 };
-use super::{Cors, GatewaySettings, Limits, Log, LogFormat, Sources, Tasks, Timeouts, Tls};
+use super::{
+    Cors, GatewaySettings, Limits, Log, LogFormat, Sources, Tasks, Timeouts, Tls, WorkersSettings,
+};
 use crate::service::ServiceSettings;
 use pkgtool_engine::runtime::process::sandbox::SandboxMode;
 
@@ -30,6 +32,7 @@ impl Default for GatewaySettings {
             log: Log::default(),
             metrics: MetricsBounds::default(),
             admin: Admin::default(),
+            workers: WorkersSettings::default(),
             console: Console::default(),
             trusted_proxies: TrustedProxies::default(),
             cors: Cors::default(),

@@ -15,6 +15,7 @@ mod secrets;
 mod services;
 mod sources;
 mod webhooks;
+mod workers;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -30,7 +31,7 @@ use crate::service::ServiceSettings;
 use crate::task::{Caps, Quota};
 pub use live::Changes;
 pub use operators::{
-    Admin, AdminAddress, BatchLimits, Console, Cors, ForwardingHeader, MetricsBounds, Network,
+    Admin, BatchLimits, Console, Cors, ForwardingHeader, MetricsBounds, Network, OptionalAddress,
     TrainingLimits, TrustedProxies, UsageKept, login_link,
 };
 use pkgtool_base::source::redact::{redact, redact_quoted};
@@ -39,6 +40,7 @@ use pkgtool_engine::runtime::process::sandbox::SandboxMode;
 pub use proxy::{Addresses, Proxy};
 pub use sources::{Publisher, Sources};
 pub use webhooks::Webhook;
+pub use workers::WorkersSettings;
 
 /// Name of the first account, which always exists.
 pub const LOCAL_ACCOUNT: &str = "local";
@@ -91,6 +93,8 @@ pub struct GatewaySettings {
     pub metrics: MetricsBounds,
     /// The operators' listener.
     pub admin: Admin,
+    /// Workers.
+    pub workers: WorkersSettings,
     /// The console: the pages for a browser.
     pub console: Console,
     /// Proxies in front of the gateway.
@@ -445,6 +449,7 @@ impl GatewaySettings {
         )?;
         check_service("defaults", &self.defaults)?;
         self.console.check()?;
+        self.workers.check()?;
         self.check_places()?;
         self.check_webhooks()?;
         self.check_proxies()

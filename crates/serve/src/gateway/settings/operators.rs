@@ -18,7 +18,7 @@ use crate::train::dataset::DatasetLimits;
 pub struct Admin {
     /// Address of the listener, without TLS and keys. If empty, it is off and metrics are on the
     /// public listener.
-    pub listen: AdminAddress,
+    pub listen: OptionalAddress,
 }
 
 /// Cross-origin requests.
@@ -102,7 +102,7 @@ impl Console {
 /// An optional address.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct AdminAddress(pub Option<SocketAddr>);
+pub struct OptionalAddress(pub Option<SocketAddr>);
 
 /// Proxies in front of the gateway that forward their clients' addresses.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -328,10 +328,9 @@ impl From<Network> for String {
     }
 }
 
-impl TryFrom<String> for AdminAddress {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
+impl OptionalAddress {
+    /// Parses an address; an empty text is none.
+    pub fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Ok(Self(None));
         }
@@ -345,8 +344,16 @@ impl TryFrom<String> for AdminAddress {
     }
 }
 
-impl From<AdminAddress> for String {
-    fn from(AdminAddress(address): AdminAddress) -> Self {
+impl TryFrom<String> for OptionalAddress {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Self::parse(&text)
+    }
+}
+
+impl From<OptionalAddress> for String {
+    fn from(OptionalAddress(address): OptionalAddress) -> Self {
         address
             .map(|address| address.to_string())
             .unwrap_or_default()

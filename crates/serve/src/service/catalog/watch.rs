@@ -209,11 +209,11 @@ impl SharedCatalog {
 }
 
 impl Service {
-    /// Returns the package's device, unless it is a proxy or untrained.
+    /// Returns the package's device, if the service is one of a package.
     pub fn device(&self) -> Option<&Arc<Device>> {
         match &self.kind {
             ServiceKind::Device(device) => Some(device),
-            ServiceKind::Proxy(_) | ServiceKind::Untrained(_) => None,
+            ServiceKind::Proxy(_) | ServiceKind::Attached(_) | ServiceKind::Untrained(_) => None,
         }
     }
 }

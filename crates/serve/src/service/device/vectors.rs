@@ -110,6 +110,7 @@ impl PreparedEmbeddings {
             body: Body::Whole(body.to_string().into()),
             content_type: "application/json".to_owned(),
             spent: Some(Arc::new(spent)),
+            worker: None,
         })
     }
 }

@@ -154,6 +154,7 @@ impl PreparedText {
                         body: Body::Whole(body),
                         content_type: JSON.to_owned(),
                         spent: Some(spent),
+                        worker: None,
                     });
                 }
                 Some(GenerationMessage::Failed(error)) => return Err(error),
@@ -185,6 +186,7 @@ impl PreparedText {
             body: Body::Stream(Box::pin(chunks)),
             content_type: EVENTS.to_owned(),
             spent: Some(spent),
+            worker: None,
         })
     }
 }

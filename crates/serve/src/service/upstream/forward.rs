@@ -11,10 +11,10 @@ use chrono::{DateTime, Utc};
 use futures_util::stream;
 use reqwest::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Response, StatusCode};
-use tokio::time::Instant;
 
 use super::pool::{CallFault, CallGuard};
 use super::{JSON, Upstream, reason};
+use crate::service::deadline::CallDeadline;
 use crate::service::{Answer, Body, CallError, Chunks};
 
 /// Size of the pieces in which a large body is sent, in bytes.
@@ -91,6 +91,7 @@ impl Forward {
                 body,
                 content_type,
                 spent: None,
+                worker: None,
             });
         }
         Err(CallError::Upstream {
@@ -111,7 +112,9 @@ impl Forward {
         let mut last = None;
         while let Some(mut held) = next {
             if last.is_some() {
-                deadline.pause(tried.len()).await?;
+                deadline
+                    .wait(tokio::time::sleep(pause(tried.len())))
+                    .await?;
             }
             tried.push(held.number);
             // The last attempt consumes the body, so that its memory is freed once it is sent.
@@ -215,33 +218,6 @@ fn pause(tried: usize) -> Duration {
     doubled.mul_f64(1.0 - f64::from(random[0]) / 512.0)
 }
 
-/// Time limit of a call and its deadline.
-#[derive(Debug, Clone, Copy)]
-struct CallDeadline(Option<(Duration, Instant)>);
-
-impl CallDeadline {
-    fn after(timeout: Option<Duration>) -> Self {
-        // A limit beyond the clock's range means no deadline.
-        let at = |after| Some((after, Instant::now().checked_add(after)?));
-        Self(timeout.and_then(at))
-    }
-
-    /// Waits for work until the deadline.
-    async fn wait<T>(self, work: impl Future<Output = T>) -> Result<T, CallError> {
-        match self.0 {
-            None => Ok(work.await),
-            Some((after, at)) => tokio::time::timeout_at(at, work)
-                .await
-                .map_err(|_| CallError::Timeout { after }),
-        }
-    }
-
-    /// Pauses after this many attempts.
-    async fn pause(self, tried: usize) -> Result<(), CallError> {
-        self.wait(tokio::time::sleep(pause(tried))).await
-    }
-}
-
 /// An answer that is being read.
 struct AnswerReader {
     response: reqwest::Response,
@@ -296,7 +272,6 @@ fn with_body(request: reqwest::RequestBuilder, body: Bytes) -> reqwest::RequestB
     request.body(reqwest::Body::wrap_stream(pieces))
 }
 
-/// Returns whether a media type is that of server-sent events.
 /// Returns the seconds of `Retry-After`, which has a number or a date.
 fn retry_after(headers: &HeaderMap, now: DateTime<Utc>) -> Option<u64> {
     let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
@@ -307,6 +282,7 @@ fn retry_after(headers: &HeaderMap, now: DateTime<Utc>) -> Option<u64> {
     Some(seconds.min(MAX_RETRY_AFTER))
 }
 
+/// Returns whether a media type is that of server-sent events.
 fn is_events(content_type: &str) -> bool {
     let media = content_type.split(';').next().unwrap_or_default();
     media.trim().eq_ignore_ascii_case("text/event-stream")

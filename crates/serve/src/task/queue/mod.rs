@@ -27,6 +27,9 @@ use crate::service::{BodyMemory, Service};
 /// Finds a service by its owner and name.
 pub type FindNamedService = Box<dyn Fn(AccountId, &str) -> Option<Arc<Service>> + Send + Sync>;
 
+/// Returns the services that cannot answer now, by owner and name.
+pub type PausedServices = Box<dyn Fn() -> Vec<(AccountId, String)> + Send + Sync>;
+
 /// Delay before the queue retries after an error of the store.
 const STORE_RETRY_DELAY: Duration = Duration::from_secs(1);
 
@@ -42,6 +45,12 @@ pub struct QueueOptions {
     pub memory: Arc<BodyMemory>,
     /// Finds a service by name.
     pub find: FindNamedService,
+    /// The services that cannot answer now and whose tasks wait, by owner and name.
+    pub paused: PausedServices,
+    /// Changes when a paused service can answer again.
+    pub resumed: watch::Receiver<u64>,
+    /// Maximum number of attempts of a task whose worker leaves.
+    pub worker_attempts: u32,
     /// The accounts and their limits.
     pub directory: Arc<Directory>,
     /// System-wide caps on tasks.
@@ -102,9 +111,9 @@ impl TaskQueue {
 }
 
 impl QueueOptions {
-    /// Returns a running task to the queue.
-    async fn release(&self, lease: Lease, crashed: bool) -> DatabaseResult<bool> {
-        let attempts = self.caps.attempts;
+    /// Returns a running task to the queue. After so many crashes it is canceled.
+    async fn release(&self, lease: Lease, crash: Option<u32>) -> DatabaseResult<bool> {
+        let (crashed, attempts) = (crash.is_some(), crash.unwrap_or(self.caps.attempts));
         let now = Timestamp::now();
         self.store.release(lease, crashed, attempts, now).await
     }
@@ -116,6 +125,7 @@ impl Dispatcher {
         // Subscribe before the first query, so that no change is missed in between.
         let mut wakeups = store.wakeups();
         let mut events = store.events();
+        let mut resumed = self.options.resumed.clone();
         let mut tick = tokio::time::interval(self.options.lease / 4);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut claims_at = Instant::now();
@@ -128,6 +138,8 @@ impl Dispatcher {
                 _ = stopped.changed() => break,
                 Some(done) = self.running.join_next_with_id() => self.on_run_ended(done),
                 _ = wakeups.changed() => {}
+                // The sender lives as long as the gateway's services.
+                Ok(()) = resumed.changed() => {}
                 event = events.recv() => self.on_event(&event),
                 _ = tick.tick() => self.maintain().await,
                 () = tokio::time::sleep_until(claims_at), if claims_at > Instant::now() => {}
@@ -145,7 +157,7 @@ impl Dispatcher {
         let until = Timestamp::now().after(self.options.lease);
         let options = &self.options;
         let accounts = Arc::clone(&options.directory.snapshot());
-        let limits = TaskLimits::new(accounts, options.caps);
+        let limits = TaskLimits::new(accounts, options.caps).without((options.paused)());
         let claimed = options.store.claim(free, &self.turns, &limits, until).await;
         match claimed {
             Ok(claimed) => {
@@ -201,7 +213,7 @@ impl Dispatcher {
             tracing::error!(task = %lease.task, %error, "the run of a task panicked");
             let options = Arc::clone(&self.options);
             tokio::spawn(async move {
-                let released = options.release(lease, true).await;
+                let released = options.release(lease, Some(options.caps.attempts)).await;
                 if let Err(error) = released {
                     tracing::error!(task = %lease.task, %error, "cannot return the task to the queue");
                 }
@@ -262,7 +274,7 @@ impl Dispatcher {
         let left: Vec<Lease> = self.held.values().map(|(lease, _)| *lease).collect();
         self.running.shutdown().await;
         for lease in left {
-            if let Err(error) = self.options.release(lease, false).await {
+            if let Err(error) = self.options.release(lease, None).await {
                 // The next start finds the task running and returns it to the queue.
                 tracing::error!(task = %lease.task, %error, "cannot return the task to the queue");
             }

@@ -23,10 +23,11 @@ enum RunResult {
     Answered {
         answer: Bytes,
         media_type: Option<String>,
+        worker: Option<String>,
     },
     Failed(TaskFailure),
-    /// The process that ran it crashed.
-    Crashed,
+    /// The process or the worker that ran it is gone. After so many attempts the task is canceled.
+    Crashed(u32),
     /// The service stopped before it ran the task, which is not the task's fault.
     PutBack,
 }
@@ -47,16 +48,18 @@ pub(super) async fn run(options: Arc<QueueOptions>, claimed: ClaimedTask) {
 /// Stores the outcome of a run.
 async fn store(options: Arc<QueueOptions>, lease: Lease, end: RunResult, had_blob: bool) {
     let finished = match end {
-        RunResult::Answered { answer, media_type } => {
-            complete(&options, lease, answer, media_type).await
-        }
+        RunResult::Answered {
+            answer,
+            media_type,
+            worker,
+        } => complete(&options, lease, answer, (media_type, worker)).await,
         RunResult::Failed(failure) => fail(&options, lease, failure).await,
-        RunResult::Crashed => {
-            release(&options, lease, true).await;
+        RunResult::Crashed(attempts) => {
+            release(&options, lease, Some(attempts)).await;
             false
         }
         RunResult::PutBack => {
-            release(&options, lease, false).await;
+            release(&options, lease, None).await;
             false
         }
     };
@@ -108,14 +111,21 @@ async fn answer(options: &QueueOptions, claimed: ClaimedTask) -> RunResult {
         let limit = service.settings.async_timeout();
         let answer = prepared.predict(claimed.caller, limit).await?;
         let media_type = StoredAnswer::media_type(&answer.content_type);
+        let worker = answer.worker;
         let answer = answer.body.whole().await?;
-        Ok(RunResult::Answered { answer, media_type })
+        Ok(RunResult::Answered {
+            answer,
+            media_type,
+            worker,
+        })
     };
     let answer = answer.await;
     run.end(answer.as_ref().err());
     match answer {
         Ok(answered) => answered,
         Err(CallError::Stopped) => RunResult::PutBack,
+        // The last instance left after the claim: the task waits for another one.
+        Err(CallError::NoInstances(_)) if service.is_attached() => RunResult::PutBack,
         Err(error) if error.is_full() => {
             // The account's own requests fill the service's queue or the memory: the task returns to the task
             // queue.
@@ -124,8 +134,13 @@ async fn answer(options: &QueueOptions, claimed: ClaimedTask) -> RunResult {
             RunResult::PutBack
         }
         Err(error) => {
-            if matches!(error, CallError::Crashed(_)) && claimed.on_crash == OnCrash::Retry {
-                return RunResult::Crashed;
+            let attempts = match error {
+                CallError::Crashed(_) => Some(options.caps.attempts),
+                CallError::Lost => Some(options.worker_attempts),
+                _ => None,
+            };
+            if let Some(attempts) = attempts.filter(|_| claimed.on_crash == OnCrash::Retry) {
+                return RunResult::Crashed(attempts);
             }
             RunResult::Failed(TaskFailure::of(error))
         }
@@ -146,7 +161,12 @@ struct TaskRun<'r> {
 impl TaskRun<'_> {
     fn end(mut self, error: Option<&CallError>) {
         self.is_counted = true;
-        if error.is_some_and(|error| matches!(error, CallError::Stopped) || error.is_full()) {
+        let goes_back = |error: &CallError| match error {
+            CallError::Stopped => true,
+            CallError::NoInstances(_) => self.service.is_attached(),
+            other => other.is_full(),
+        };
+        if error.is_some_and(goes_back) {
             // The task returns to the queue and runs again.
             return;
         }
@@ -198,7 +218,7 @@ async fn complete(
     options: &QueueOptions,
     lease: Lease,
     answer: Bytes,
-    media_type: Option<String>,
+    (media_type, worker): (Option<String>, Option<String>),
 ) -> bool {
     let mut pause = RetryPause::default();
     let content = loop {
@@ -214,6 +234,7 @@ async fn complete(
     let answer = StoredAnswer {
         content,
         media_type,
+        worker,
     };
     let stored = retry_until_stored(lease, || {
         let now = Timestamp::now();
@@ -234,8 +255,8 @@ async fn fail(options: &QueueOptions, lease: Lease, failure: TaskFailure) -> boo
     .await
 }
 
-async fn release(options: &QueueOptions, lease: Lease, crashed: bool) {
-    retry_until_stored(lease, || Box::pin(options.release(lease, crashed))).await;
+async fn release(options: &QueueOptions, lease: Lease, crash: Option<u32>) {
+    retry_until_stored(lease, || Box::pin(options.release(lease, crash))).await;
 }
 
 /// Retries until the store succeeds: a full disk must not lose an outcome.

@@ -54,6 +54,7 @@ struct TaskEnd<'e> {
     /// The answer, or the body of the failure.
     place: PlacedContent<'e>,
     media_type: Option<&'e str>,
+    worker: Option<&'e str>,
     expires_at: Option<Timestamp>,
     failure: Option<&'e TaskFailure>,
 }
@@ -200,18 +201,23 @@ impl Moves<'_> {
             .filter(|account| self.loads.may_run(*account, limits))
             .map(|account| (turns.last(account), account))
             .collect();
+        let paused = limits.paused();
         let mut claims = turns.claims();
         let mut claimed = Vec::new();
         while let Some((_, account)) = next.pop_first() {
             if claimed.len() >= max && self.loads.of(account).running >= share {
                 continue;
             }
-            let task = self.claim_first(account, lease_until);
+            let task = self.claim_first(account, paused, lease_until);
             let Some(task) = task.map_err(|error| self.fault(&error))? else {
+                if !paused.is_empty() {
+                    // All its waiting tasks are for paused services.
+                    continue;
+                }
                 // Only a damaged database reaches this point.
                 tracing::error!(
                     account = account.0,
-                    "waiting tasks are missing from the database from the database from the database from the database"
+                    "waiting tasks are missing from the database"
                 );
                 self.loads.change(account, |load| load.waiting = 0);
                 continue;
@@ -229,20 +235,33 @@ impl Moves<'_> {
         Ok(claimed)
     }
 
-    /// Claims the oldest waiting task of an account.
+    /// Claims the oldest waiting task of an account that is not for a paused service.
     fn claim_first(
         &self,
         account: AccountId,
+        paused: &[(AccountId, String)],
         lease_until: Timestamp,
     ) -> rusqlite::Result<Option<ClaimedTask>> {
+        // The index is enough without this condition.
+        let is_paused = "AND owner || '/' || service NOT IN (SELECT value FROM json_each(?3))";
         let sql = format!(
             "UPDATE task SET status = 1, attempt = attempt + 1, lease_until = ?2
              WHERE id = (SELECT id FROM task INDEXED BY task_waiting
-                 WHERE status = 0 AND caller = ?1 ORDER BY id LIMIT 1)
-             RETURNING {CLAIMED_COLUMNS}"
+                 WHERE status = 0 AND caller = ?1 {} ORDER BY id LIMIT 1)
+             RETURNING {CLAIMED_COLUMNS}",
+            if paused.is_empty() { "" } else { is_paused }
         );
         let mut update = self.connection.prepare_cached(&sql)?;
-        let values = params![account.0, lease_until.0];
+        let names = paused
+            .iter()
+            .map(|(owner, name)| format!("{}/{name}", owner.0));
+        let names = serde_json::Value::from_iter(names).to_string();
+        let (account, until) = (account.0, lease_until.0);
+        let values: &[&dyn rusqlite::ToSql] = if paused.is_empty() {
+            &[&account, &until]
+        } else {
+            &[&account, &until, &names]
+        };
         let claimed = update.query_row(values, |row| {
             Ok((rows::claimed(row)?, row.get::<_, Option<i64>>(11)?))
         });
@@ -289,6 +308,7 @@ impl Moves<'_> {
         let end = TaskEnd {
             place: place.map_err(|error| self.fault(&error))?,
             media_type: answer.media_type.as_deref(),
+            worker: answer.worker.as_deref(),
             expires_at: content.expires().then_some(expires_at),
             failure: None,
         };
@@ -308,6 +328,7 @@ impl Moves<'_> {
         let end = TaskEnd {
             place: place.map_err(|error| self.fault(&error))?,
             media_type: failure.media_type.as_deref(),
+            worker: failure.worker.as_deref(),
             expires_at: None,
             failure: Some(failure),
         };
@@ -325,7 +346,8 @@ impl Moves<'_> {
         let sql = "UPDATE task SET status = ?3, completed_at = max(created_at, ?4), outcome = ?5,
                 lease_until = NULL, body = NULL, config = NULL, data_type = NULL, answer = ?6,
                 answer_number = ?7, answer_size = ?8, answer_sha256 = ?9, expires_at = ?10,
-                media_type = ?11, failure_status = ?12, failure_code = ?13, failure_message = ?14
+                media_type = ?11, failure_status = ?12, failure_code = ?13, failure_message = ?14,
+                worker = ?15
             WHERE id = ?1 AND attempt = ?2 AND status = 1 RETURNING caller, body_number, request_bytes";
         let (TaskEnd { place, failure, .. }, connection) = (end, self.connection);
         let (stored, outcome, status) = match failure {
@@ -347,6 +369,7 @@ impl Moves<'_> {
             failure.map(|failure| failure.status),
             failure.map(|failure| &failure.code),
             failure.map(|failure| &failure.message),
+            end.worker,
         ];
         let end = || {
             let mut update = connection.prepare_cached(sql)?;

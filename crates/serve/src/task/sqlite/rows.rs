@@ -13,7 +13,7 @@ pub(super) const TASK_COLUMNS: &str =
     "id, caller, owner, service, status, created_at, completed_at, attempt,
     outcome, coalesce(answer, (SELECT bytes FROM content WHERE number = answer_number)),
     answer_size, answer_sha256, expires_at, failure_status, failure_code, failure_message,
-    media_type";
+    media_type, worker";
 
 /// The columns that [`claimed`] reads, and the row number of the body.
 pub(super) const CLAIMED_COLUMNS: &str =
@@ -45,10 +45,12 @@ pub(super) fn task(row: &Row<'_>) -> rusqlite::Result<Task> {
             message: row.get(15)?,
             body: row.get(9)?,
             media_type: row.get(16)?,
+            worker: row.get(17)?,
         })),
         Some(_) => Some(TaskOutcome::Answer {
             content: content(row, 9)?,
             media_type: row.get(16)?,
+            worker: row.get(17)?,
             attempt,
             expires_at: row.get::<_, Option<i64>>(12)?.map(Timestamp),
         }),

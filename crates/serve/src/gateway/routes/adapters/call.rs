@@ -15,7 +15,7 @@ use super::super::super::auth::AdapterCaller;
 use super::super::super::body::read_body;
 use super::super::super::error::GatewayError;
 use super::super::super::observe::RequestFacts;
-use super::super::predict::answered;
+use super::super::predict::{answered, name_worker};
 use super::failed::{call_error, unknown_model};
 use super::relay::Relay;
 use super::split::{BodyFields, ModelId};
@@ -131,7 +131,9 @@ async fn whole(
         Body::Whole(body) => body,
         Body::Stream(chunks) => {
             let relay = Relay::passthrough(chunks, answer.content_type, tally, known.id());
-            return relay.respond().await;
+            let mut response = relay.respond().await?;
+            name_worker(&mut response, answer.worker);
+            return Ok(response);
         }
     };
     tally.begins();
@@ -144,7 +146,9 @@ async fn whole(
         // The tally counts the result itself.
         let _ = looking.await;
     }
-    Ok(answered(answer.status, answer.content_type, body))
+    let mut response = answered(answer.status, answer.content_type, body);
+    name_worker(&mut response, answer.worker);
+    Ok(response)
 }
 
 /// Parses a body into a request for a service.

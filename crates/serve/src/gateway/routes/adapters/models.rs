@@ -67,6 +67,7 @@ impl AdapterModel {
         let created = match &service.kind {
             ServiceKind::Device(device) => device.description().created_at,
             ServiceKind::Proxy(upstream) => upstream.since(),
+            ServiceKind::Attached(attached) => attached.since(),
             ServiceKind::Untrained(untrained) => untrained.since,
         };
         Self {

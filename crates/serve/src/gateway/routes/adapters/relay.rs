@@ -16,6 +16,7 @@ use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
 
 use super::super::super::error::GatewayError;
+use super::super::predict::name_worker;
 use super::failed::call_error;
 use super::tally::UsageTally;
 use super::unstreamed;
@@ -40,6 +41,8 @@ pub(super) struct Relay {
     framer: EventFramer,
     tally: UsageTally,
     request_id: String,
+    /// The attached instance that answers, once it has begun.
+    worker: Option<String>,
     media_type: Option<String>,
     /// The client asked for events: it gets only events, and comments while it waits.
     is_asked: bool,
@@ -68,6 +71,7 @@ impl Relay {
             tally,
             request_id: request_id.to_owned(),
             media_type: None,
+            worker: None,
             is_asked: true,
             ends,
             is_done: false,
@@ -87,6 +91,7 @@ impl Relay {
             tally,
             request_id: request_id.to_owned(),
             media_type: Some(media_type),
+            worker: None,
             is_asked: false,
             ends: false,
             is_done: false,
@@ -100,6 +105,7 @@ impl Relay {
             None => Some(Bytes::from_static(KEEP_ALIVE.as_bytes())),
         };
         self.tally.begins();
+        let worker = self.worker.take();
         let media_type = self.media_type.as_deref().unwrap_or(EVENT_STREAM);
         let media_type = HeaderValue::from_str(media_type);
         let head = [
@@ -115,7 +121,9 @@ impl Relay {
             Some((piece, relay))
         });
         let pieces = stream::iter(first).chain(rest).map(Ok::<_, Infallible>);
-        Ok((head, Body::from_stream(pieces)).into_response())
+        let mut response = (head, Body::from_stream(pieces)).into_response();
+        name_worker(&mut response, worker);
+        Ok(response)
     }
 
     /// Returns the next bytes to send after the status was sent.
@@ -182,6 +190,7 @@ impl Relay {
     /// Starts to relay an answer. An unstreamed answer is converted and returned completely.
     fn take(&mut self, answer: Answer) -> Option<Result<Bytes, GatewayError>> {
         self.tally.answered(&answer);
+        self.worker = answer.worker;
         let body = match answer.body {
             service::Body::Stream(chunks) => {
                 self.media_type = Some(answer.content_type);

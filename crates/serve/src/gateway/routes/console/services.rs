@@ -115,6 +115,9 @@ impl ServiceSummary {
                     summary.state = "loaded";
                 }
             }
+            ServiceKind::Attached(attached) => {
+                (summary.waiting, summary.running) = attached.activity();
+            }
             ServiceKind::Proxy(_) => {
                 summary.state = if summary.reason.is_none() {
                     "proxy"
@@ -132,8 +135,8 @@ impl ServiceSummary {
 fn forms(service: &Service) -> Vec<&'static str> {
     let ServiceKind::Device(device) = &service.kind else {
         return match service.kind {
-            // Whether an upstream chats is not known here.
-            ServiceKind::Proxy(_) => vec!["json", "chat"],
+            // Whether another process chats is not known here.
+            ServiceKind::Proxy(_) | ServiceKind::Attached(_) => vec!["json", "chat"],
             _ => Vec::new(),
         };
     };

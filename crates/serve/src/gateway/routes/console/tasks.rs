@@ -30,6 +30,9 @@ pub(super) struct TaskRow {
     media_type: Option<String>,
     /// The error of a failed task.
     error: Option<String>,
+    /// The attached instance that answered, or failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worker: Option<String>,
     /// Canceled by its user.
     canceled: bool,
     expired: bool,
@@ -71,9 +74,12 @@ impl TaskRow {
             size: None,
             media_type: None,
             error: None,
+            worker: None,
             canceled: false,
             expired: false,
         };
+        let worker = task.outcome.as_ref().and_then(TaskOutcome::worker);
+        row.worker = worker.map(str::to_owned);
         match task.outcome {
             None => {}
             Some(TaskOutcome::Answer {

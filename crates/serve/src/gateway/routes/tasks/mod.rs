@@ -22,7 +22,7 @@ use super::super::form::{JsonForm, RawForm, StringForm, TaskRequest};
 use super::super::stopping::ShutdownStage;
 use super::operation::{BodySchema, RouteOperation};
 use super::path::Routes;
-use super::predict::of_forms;
+use super::predict::{name_worker, of_forms};
 use crate::account::{AccountId, Permission};
 use crate::database::Timestamp;
 use crate::task::{BlobError, Deletion, Status, Task, TaskId, TaskOutcome};
@@ -288,6 +288,7 @@ async fn result(
         Some(TaskOutcome::Answer {
             content,
             media_type,
+            worker,
             attempt,
             expires_at,
         }) => {
@@ -300,10 +301,12 @@ async fn result(
             };
             let answer = gateway.blobs.answer(lease, &content).await;
             let answer = answer.map_err(unreadable)?;
-            let Some(media_type) = media_type else {
-                return Ok(json(answer));
+            let mut response = match media_type {
+                Some(media_type) => ([(header::CONTENT_TYPE, media_type)], answer).into_response(),
+                None => json(answer),
             };
-            Ok(([(header::CONTENT_TYPE, media_type)], answer).into_response())
+            name_worker(&mut response, worker);
+            Ok(response)
         }
     }
 }

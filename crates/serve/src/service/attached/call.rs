@@ -1,0 +1,264 @@
+//! One request to an attached instance, and its answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use futures_util::stream;
+
+use super::super::bodies::BodyReservation;
+use super::super::deadline::CallDeadline;
+use super::super::events::DONE;
+use super::super::{Answer, Body, CallError, Chunks, Request};
+use super::Attached;
+use super::message::{self, AnsweredPayload};
+use crate::account::AccountId;
+use crate::task::{SERVICE_UNAVAILABLE, TaskFailure};
+use pkgtool_gate::host::{CallEvent, InstanceCall, RemoteInstance};
+use pkgtool_gate::protocol::service_to_gate_proto::Body as Sent;
+use pkgtool_gate::protocol::{ApiErrorProto, PartialPredictResponseProto, code};
+
+/// The media type of server-sent events.
+const EVENTS: &str = "text/event-stream";
+
+/// A request for an attached instance.
+#[derive(Debug)]
+pub struct AttachedCall {
+    attached: Arc<Attached>,
+    body: Bytes,
+    config: Option<String>,
+    data_type: Option<String>,
+    accept: Option<String>,
+    /// The answer is wanted in parts.
+    is_streamed: bool,
+    /// Maximum number of waiting requests.
+    queue: usize,
+    /// The instance's copy of the body is about as large as the body.
+    _memory: Option<Arc<BodyReservation>>,
+}
+
+impl AttachedCall {
+    /// Prepares a request.
+    pub(in super::super) async fn new(
+        attached: &Arc<Attached>,
+        request: &Request,
+        queue: usize,
+    ) -> Result<Self, CallError> {
+        if !attached.may_answer() {
+            let reason = attached.inactive_reason();
+            return Err(CallError::NoInstances(reason.unwrap_or_default()));
+        }
+        Ok(Self {
+            attached: Arc::clone(attached),
+            is_streamed: message::is_streamed(&request.body).await?,
+            body: request.body.clone(),
+            config: request.config.clone(),
+            data_type: request.data_type.clone(),
+            accept: request.accept.clone(),
+            queue,
+            _memory: request.memory.clone(),
+        })
+    }
+
+    /// Asks an instance. Parts of an answer are passed on as they arrive, each within the timeout. Other answers arrive
+    /// within the timeout. Dropping the answer cancels the request.
+    pub(in super::super) async fn predict(
+        self,
+        caller: AccountId,
+        timeout: Option<Duration>,
+    ) -> Result<Answer, CallError> {
+        let deadline = CallDeadline::after(timeout);
+        let (call, first) = deadline.wait(self.first(caller)).await??;
+        let worker = label(call.instance());
+        match first {
+            CallEvent::Answer(Sent::Predict(answer)) => {
+                let payload = message::answered(answer.data, &worker)?;
+                self.whole(payload, worker)
+            }
+            CallEvent::Answer(Sent::PartialPredict(part)) if part.start != Some(false) => {
+                let payload = message::answered(part.data, &worker)?;
+                self.whole(payload, worker)
+            }
+            CallEvent::Answer(Sent::PartialPredict(part)) => {
+                self.parts(call, (part, true), timeout)
+            }
+            CallEvent::Part(part) => self.parts(call, (part, false), timeout),
+            other => Err(unexpected(&other, &worker)),
+        }
+    }
+
+    /// Returns the first event of the answer.
+    async fn first(&self, caller: AccountId) -> Result<(InstanceCall, CallEvent), CallError> {
+        let mut tried = Vec::new();
+        let asks = || {
+            let (data, config) = (self.body.clone(), self.config.as_deref());
+            let data_type = self.data_type.as_deref();
+            message::asks(
+                (data, data_type),
+                config,
+                self.is_streamed,
+                self.accept.as_deref(),
+            )
+        };
+        loop {
+            let place = (caller, self.queue);
+            let mut call = self.attached.place(place, &tried, asks).await?;
+            match call.next().await.map_err(|_| CallError::Lost)? {
+                CallEvent::Answer(Sent::Error(error)) => {
+                    let instance = call.instance();
+                    if error.code != code::TOO_MANY_REQUESTS {
+                        return Err(failed(error, &label(instance)));
+                    }
+                    tried.push(instance.number);
+                }
+                first => return Ok((call, first)),
+            }
+        }
+    }
+
+    fn whole(&self, payload: AnsweredPayload, worker: String) -> Result<Answer, CallError> {
+        let AnsweredPayload { content_type, body } = payload;
+        self.check_size(body.len(), &worker)?;
+        Ok(Answer {
+            worker: Some(worker),
+            ..Answer::whole(body, &content_type)
+        })
+    }
+
+    /// Returns an answer in parts, which become events.
+    fn parts(
+        &self,
+        call: InstanceCall,
+        first: (PartialPredictResponseProto, bool),
+        each: Option<Duration>,
+    ) -> Result<Answer, CallError> {
+        let worker = label(call.instance());
+        let reader = PartReader {
+            most: self.attached.max_answer,
+            worker: worker.clone(),
+            call,
+            each,
+            read: 0,
+            next: Some(first),
+        };
+        let chunks: Chunks = Box::pin(stream::try_unfold(reader, |mut reader| async move {
+            let chunk = reader.chunk().await?;
+            Ok(chunk.map(|chunk| (chunk, reader)))
+        }));
+        Ok(Answer {
+            status: 200,
+            body: Body::Stream(chunks),
+            content_type: EVENTS.to_owned(),
+            spent: None,
+            worker: Some(worker),
+        })
+    }
+
+    fn check_size(&self, size: usize, worker: &str) -> Result<(), CallError> {
+        check_size(size, self.attached.max_answer, worker)
+    }
+}
+
+fn check_size(size: usize, most: usize, worker: &str) -> Result<(), CallError> {
+    if size <= most {
+        return Ok(());
+    }
+    let message = format!("the worker's answer exceeds the limit of {most} bytes");
+    Err(bad_answer(message, worker))
+}
+
+/// Reads the parts of an answer.
+struct PartReader {
+    call: InstanceCall,
+    worker: String,
+    /// Time limit of each part.
+    each: Option<Duration>,
+    /// Bytes read so far, and their maximum.
+    read: usize,
+    most: usize,
+    /// The next part, and whether it is the last.
+    next: Option<(PartialPredictResponseProto, bool)>,
+}
+
+impl PartReader {
+    /// Returns the next part as an event. After the last one, returns `None`.
+    async fn chunk(&mut self) -> Result<Option<Bytes>, CallError> {
+        let Some((part, is_last)) = self.next.take() else {
+            return Ok(None);
+        };
+        let mut event = BytesMut::new();
+        if let Some(data) = part.data {
+            let AnsweredPayload { body, .. } = message::answered(Some(data), &self.worker)?;
+            self.read = self.read.saturating_add(body.len());
+            check_size(self.read, self.most, &self.worker)?;
+            event.put_slice(b"data: ");
+            event.put_slice(&body);
+            event.put_slice(b"\n\n");
+        }
+        if is_last {
+            event.put_slice(DONE.as_bytes());
+            return Ok(Some(event.freeze()));
+        }
+        // An event leaves before the next one is awaited.
+        if !event.is_empty() {
+            self.next = Some((PartialPredictResponseProto::default(), false));
+            return Ok(Some(event.freeze()));
+        }
+        let next = CallDeadline::after(self.each)
+            .wait(self.call.next())
+            .await?;
+        match next.map_err(|_| CallError::Lost)? {
+            CallEvent::Part(part) => self.next = Some((part, false)),
+            CallEvent::Answer(Sent::PartialPredict(part)) => self.next = Some((part, true)),
+            CallEvent::Answer(Sent::Error(error)) => return Err(failed(error, &self.worker)),
+            other => return Err(unexpected(&other, &self.worker)),
+        }
+        Box::pin(self.chunk()).await
+    }
+}
+
+/// Names an instance: its machine and its number.
+pub(crate) fn label(instance: &RemoteInstance) -> String {
+    let machine = instance.arrival.start.hostname.clone();
+    let machine = machine.or_else(|| instance.arrival.peer.map(|peer| peer.ip().to_string()));
+    let machine = machine.unwrap_or_else(|| "worker".to_owned());
+    let is_plain = |c: &char| c.is_ascii_alphanumeric() || "-._:".contains(*c);
+    let machine: String = machine.chars().filter(is_plain).take(64).collect();
+    format!("{machine}/{}", instance.number)
+}
+
+fn unexpected(event: &CallEvent, worker: &str) -> CallError {
+    let message = match event {
+        CallEvent::TooSlow => "the answer was read more slowly than the worker sent it",
+        _ => "the worker's answer is of another kind than the request",
+    };
+    bad_answer(message.to_owned(), worker)
+}
+
+/// Returns the error for an answer that cannot be passed on.
+pub(super) fn bad_answer(message: String, worker: &str) -> CallError {
+    CallError::Instance {
+        status: 502,
+        code: SERVICE_UNAVAILABLE.to_owned(),
+        message,
+        place: None,
+        worker: worker.to_owned(),
+    }
+}
+
+/// Converts an error of an instance.
+fn failed(error: ApiErrorProto, worker: &str) -> CallError {
+    let TaskFailure {
+        status,
+        code,
+        message,
+        ..
+    } = message::failure(&error);
+    CallError::Instance {
+        status,
+        code,
+        message,
+        place: error.args.get("place").cloned(),
+        worker: worker.to_owned(),
+    }
+}

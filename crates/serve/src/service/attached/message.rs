@@ -1,0 +1,285 @@
+//! Conversion between requests and answers of services and messages of the gate protocol, in both directions.
+//!
+//! Invariant: the bytes of data, configs and answers pass unchanged.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::super::away::is_small;
+use super::super::{CallError, Request};
+use super::call::bad_answer;
+use crate::task::{BAD_REQUEST, TaskFailure};
+use pkgtool_gate::instance::Asks;
+use pkgtool_gate::protocol::{
+    ApiErrorProto, PartialPredictRequestProto, PayloadProto, PredictRequestProto,
+    SimpleStatusProto, payload_proto,
+};
+
+/// The media type of JSON.
+const JSON: &str = "application/json";
+/// The media type of bytes of an unknown kind.
+const BYTES: &str = "application/octet-stream";
+/// The header with the media types that a client accepts.
+const ACCEPT: &str = "Accept";
+/// The code of an instance's error without a code.
+const SERVICE_ERROR: &str = "mlp-action.common.service-error";
+/// Maximum length of an error's code and message, in characters.
+const MAX_CODE_CHARS: usize = 200;
+const MAX_MESSAGE_CHARS: usize = 10_000;
+
+/// The content of an answer.
+pub(super) struct AnsweredPayload {
+    pub(super) content_type: String,
+    pub(super) body: Bytes,
+}
+
+/// Returns whether a body asks for an answer in parts.
+pub(super) async fn is_streamed(body: &Bytes) -> Result<bool, CallError> {
+    #[derive(Deserialize)]
+    struct Flags<'f> {
+        #[serde(borrow, default)]
+        stream: Option<&'f RawValue>,
+    }
+    let read = |body: &[u8]| {
+        let flags = serde_json::from_slice::<Flags<'_>>(body);
+        flags.is_ok_and(|flags| flags.stream.is_some_and(|stream| stream.get() == "true"))
+    };
+    if is_small(body) {
+        return Ok(read(body));
+    }
+    let body = body.clone();
+    let read = tokio::task::spawn_blocking(move || read(&body));
+    read.await
+        .map_err(|error| CallError::Failed(error.to_string()))
+}
+
+/// Returns the message of a request, and its headers.
+pub(super) fn asks(
+    (body, data_type): (Bytes, Option<&str>),
+    config: Option<&str>,
+    is_streamed: bool,
+    accept: Option<&str>,
+) -> (Asks, HashMap<String, String>) {
+    let data = Some(PayloadProto {
+        data_type: data_type.map(str::to_owned),
+        body: Some(content(body)),
+    });
+    let config = config.map(|config| PayloadProto {
+        data_type: None,
+        body: Some(payload_proto::Body::Json(config.to_owned())),
+    });
+    let asks = if is_streamed {
+        Asks::PartialPredict(PartialPredictRequestProto {
+            data,
+            config,
+            start: Some(true),
+            finish: Some(true),
+        })
+    } else {
+        Asks::Predict(PredictRequestProto { data, config })
+    };
+    let headers = accept.map(|accept| (ACCEPT.to_owned(), accept.to_owned()));
+    (asks, headers.into_iter().collect())
+}
+
+/// Text goes as `json`, everything else as bytes.
+fn content(body: Bytes) -> payload_proto::Body {
+    match String::from_utf8(body.into()) {
+        Ok(text) => payload_proto::Body::Json(text),
+        Err(error) => payload_proto::Body::Protobuf(error.into_bytes()),
+    }
+}
+
+/// Returns the content of an answer.
+pub(super) fn answered(
+    payload: Option<PayloadProto>,
+    worker: &str,
+) -> Result<AnsweredPayload, CallError> {
+    let none = || bad_answer("the worker's answer has no data".to_owned(), worker);
+    let payload = payload.ok_or_else(none)?;
+    let media = payload.data_type.filter(|name| is_media_type(name));
+    Ok(match payload.body.ok_or_else(none)? {
+        payload_proto::Body::Json(text) => AnsweredPayload {
+            content_type: media.unwrap_or_else(|| JSON.to_owned()),
+            body: text.into(),
+        },
+        payload_proto::Body::Protobuf(bytes) => AnsweredPayload {
+            content_type: media.unwrap_or_else(|| BYTES.to_owned()),
+            body: bytes.into(),
+        },
+    })
+}
+
+/// Returns whether a data type is a media type that can stand in a header.
+fn is_media_type(name: &str) -> bool {
+    let is_address = name.contains("://");
+    name.contains('/')
+        && !is_address
+        && name.len() <= 256
+        && name.bytes().all(|it| (b' '..=b'~').contains(&it))
+}
+
+/// Returns the failure that an instance's error means.
+pub(super) fn failure(error: &ApiErrorProto) -> TaskFailure {
+    let exact = error
+        .args
+        .get("status")
+        .and_then(|status| status.parse().ok());
+    let status = exact.filter(|status| (400..600).contains(status));
+    let status = status.unwrap_or(match SimpleStatusProto::try_from(error.status) {
+        Ok(SimpleStatusProto::BadRequest) => 400,
+        Ok(SimpleStatusProto::NotFound) => 404,
+        _ => 500,
+    });
+    let short = |text: &str, most| text.chars().take(most).collect::<String>();
+    let code = match &*error.code {
+        "" => SERVICE_ERROR.to_owned(),
+        code => short(code, MAX_CODE_CHARS),
+    };
+    TaskFailure::new(status, &code, short(&error.message, MAX_MESSAGE_CHARS))
+}
+
+/// Returns the request that a service is to answer.
+pub(crate) fn request_of(
+    data: Option<PayloadProto>,
+    config: Option<PayloadProto>,
+    headers: &HashMap<String, String>,
+) -> Result<Request, TaskFailure> {
+    let invalid = |message: &str| TaskFailure::new(400, BAD_REQUEST, message);
+    let data = data.ok_or_else(|| invalid("the request has no data: expected a payload"))?;
+    let body = match data.body {
+        Some(payload_proto::Body::Json(text)) => Bytes::from(text),
+        Some(payload_proto::Body::Protobuf(bytes)) => Bytes::from(bytes),
+        None => {
+            return Err(invalid(
+                "the data has no body: expected `json` or `protobuf`",
+            ));
+        }
+    };
+    let config = match config.and_then(|config| config.body) {
+        Some(payload_proto::Body::Json(text)) => Some(text),
+        Some(payload_proto::Body::Protobuf(_)) => {
+            return Err(invalid("the config is `protobuf`: expected `json`"));
+        }
+        None => None,
+    };
+    let accept = headers
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case(ACCEPT));
+    Ok(Request {
+        body,
+        config: config.filter(|text| !text.trim().is_empty()),
+        data_type: data.data_type,
+        accept: accept.map(|(_, accept)| accept.clone()),
+        ..Request::default()
+    })
+}
+
+/// Returns the payload of an answer. JSON goes as `json`, everything else as bytes with its media type.
+pub(crate) fn answer_payload(content_type: &str, body: Bytes) -> PayloadProto {
+    let essence = content_type.split(';').next().unwrap_or_default();
+    let is_json = essence.trim().eq_ignore_ascii_case(JSON);
+    match content(body) {
+        payload_proto::Body::Json(text) if is_json => PayloadProto {
+            data_type: None,
+            body: Some(payload_proto::Body::Json(text)),
+        },
+        other => PayloadProto {
+            data_type: Some(content_type.to_owned()),
+            body: Some(payload_proto::Body::Protobuf(match other {
+                payload_proto::Body::Json(text) => text.into_bytes(),
+                payload_proto::Body::Protobuf(bytes) => bytes,
+            })),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_need_a_body() {
+        let of = |body| PayloadProto {
+            data_type: Some("text/plain".to_owned()),
+            body,
+        };
+        let request = |data, config| request_of(data, config, &HashMap::new());
+        let json = |text: &str| Some(payload_proto::Body::Json(text.to_owned()));
+        let found = request(Some(of(json("[1]"))), Some(of(json(" ")))).expect("it is valid");
+        assert_eq!((&found.body[..], found.config), (&b"[1]"[..], None));
+        assert_eq!(found.data_type.as_deref(), Some("text/plain"));
+        let bytes = Some(payload_proto::Body::Protobuf(vec![0xff]));
+        let found = request(Some(of(bytes.clone())), Some(of(json("{}")))).expect("it is valid");
+        assert_eq!(
+            (&found.body[..], found.config.as_deref()),
+            (&[0xff][..], Some("{}"))
+        );
+        for (data, config) in [
+            (None, None),
+            (Some(of(None)), None),
+            (Some(of(json("1"))), Some(of(bytes))),
+        ] {
+            let error = request(data, config).expect_err("it is invalid");
+            assert_eq!((error.status, &*error.code), (400, BAD_REQUEST));
+        }
+    }
+
+    #[test]
+    fn answers_keep_their_bytes_and_their_type() {
+        for (content_type, body, expected) in [
+            ("application/json; charset=utf-8", &b"{\"a\": 1}"[..], JSON),
+            ("audio/wav", b"RIFF", "audio/wav"),
+            ("text/plain", b"a \xff", "text/plain"),
+        ] {
+            let sent = answer_payload(content_type, Bytes::from_static(body));
+            let answer = answered(Some(sent), "desk/1").map_err(|error| error.to_string());
+            let answer = answer.expect("it has data");
+            assert_eq!((&*answer.content_type, &answer.body[..]), (expected, body));
+        }
+        let no_media = PayloadProto {
+            data_type: Some("https://specs/common.yml#/Audio".to_owned()),
+            body: Some(payload_proto::Body::Protobuf(vec![1])),
+        };
+        let answer = answered(Some(no_media), "desk/1").map_err(|error| error.to_string());
+        assert_eq!(answer.expect("it has data").content_type, BYTES);
+        assert!(answered(None, "desk/1").is_err());
+    }
+
+    #[tokio::test]
+    async fn streams_are_asked_for_by_a_flag_of_the_body() {
+        let large = format!("{{\"a\": \"{}\", \"stream\": true}}", "x".repeat(1 << 17));
+        for (body, expected) in [
+            ("{\"messages\": [], \"stream\": true}", true),
+            ("{\"stream\":  false}", false),
+            ("{\"messages\": [{\"stream\": true}]}", false),
+            ("[{\"stream\": true}]", false),
+            ("\"stream\": true", false),
+            ("", false),
+            (&large, true),
+        ] {
+            let body = Bytes::from(body.to_owned());
+            assert_eq!(is_streamed(&body).await.ok(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn errors_of_instances_are_passed_on_within_limits() {
+        let mut error = ApiErrorProto {
+            code: String::new(),
+            message: "x".repeat(20_000),
+            status: SimpleStatusProto::NotFound.into(),
+            args: HashMap::new(),
+        };
+        let found = failure(&error);
+        assert_eq!((found.status, &*found.code), (404, SERVICE_ERROR));
+        assert_eq!(found.message.len(), MAX_MESSAGE_CHARS);
+        for (status, expected) in [("409", 409), ("200", 404), ("no", 404), ("99999", 404)] {
+            error.args.insert("status".to_owned(), status.to_owned());
+            assert_eq!(failure(&error).status, expected);
+        }
+    }
+}

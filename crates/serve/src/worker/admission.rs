@@ -1,0 +1,150 @@
+//! Which instances may attach, and as instances of which service.
+
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+use super::{AttachedInstance, AttachedService, Workers, machine};
+use crate::account::WorkerToken;
+use crate::database::Timestamp;
+use crate::service::attached::label;
+use pkgtool_gate::host::{Arrival, GateHost, RemoteInstance};
+use pkgtool_gate::protocol::{ApiErrorProto, ServiceInfoProto, SimpleStatusProto, code, error};
+
+/// The place of an admitted instance.
+pub struct WorkerTicket {
+    service: AttachedService,
+    token: WorkerToken,
+}
+
+/// Returns the error for a token that is not valid any more.
+pub(super) fn token_revoked() -> ApiErrorProto {
+    let message =
+        "the token was revoked, or has expired; create another with `pkgtool workers token create`";
+    error(
+        code::TOKEN_REVOKED,
+        SimpleStatusProto::BadRequest,
+        message.to_owned(),
+    )
+}
+
+fn unknown_token() -> ApiErrorProto {
+    let message = "no service has this token; create one with `pkgtool workers token create`";
+    error(
+        code::TOKEN_NOT_FOUND,
+        SimpleStatusProto::NotFound,
+        message.to_owned(),
+    )
+}
+
+impl Workers {
+    async fn token(&self, text: &str) -> Result<WorkerToken, ApiErrorProto> {
+        let directory = &self.options.directory;
+        let find = || directory.snapshot().worker_token(text).cloned();
+        let mut token = find();
+        if token.is_none() {
+            directory.refresh_for(text).await;
+            token = find();
+        }
+        let token = token.ok_or_else(unknown_token)?;
+        if token.is_valid(Timestamp::now()) {
+            Ok(token)
+        } else {
+            Err(token_revoked())
+        }
+    }
+}
+
+impl GateHost for Workers {
+    type Ticket = WorkerTicket;
+
+    async fn admit(
+        &self,
+        arrival: &Arrival,
+    ) -> Result<(ServiceInfoProto, WorkerTicket), ApiErrorProto> {
+        let token = self.token(&arrival.start.connection_token).await?;
+        if (self.options.provided)(token.account, &token.service) {
+            let message = format!(
+                "`{}` is served by a package or a proxy of the gateway; remove it there, or attach under another name",
+                token.service
+            );
+            return Err(error(
+                code::SERVICE_PROVIDED,
+                SimpleStatusProto::BadRequest,
+                message,
+            ));
+        }
+        let key = (token.account, token.service.clone());
+        let mut service = self.services().get(&key).cloned();
+        if service.is_none() {
+            // The token is new.
+            let refreshed = self.refresh().await;
+            refreshed.map_err(|fault| {
+                tracing::warn!(error = %fault, "the tokens of workers could not be read");
+                let message = "the gateway's database does not answer".to_owned();
+                error(
+                    code::FAILED,
+                    SimpleStatusProto::InternalServerError,
+                    message,
+                )
+            })?;
+            service = self.services().get(&key).cloned();
+        }
+        let service = service.ok_or_else(unknown_token)?;
+        let info = ServiceInfoProto {
+            account_id: service.named.owner.0,
+            model_id: service.named.id,
+            model_name: service.named.name.clone(),
+            ..ServiceInfoProto::default()
+        };
+        Ok((info, WorkerTicket { service, token }))
+    }
+
+    fn joined(
+        &self,
+        instance: &Arc<RemoteInstance>,
+        ticket: WorkerTicket,
+    ) -> Result<Arc<Notify>, ApiErrorProto> {
+        let WorkerTicket { service, token } = ticket;
+        let mut instances = self.instances();
+        let same = instances.values().filter(|it| it.token.id == token.id);
+        let limit = self.options.instances_per_token;
+        if same.count() >= limit {
+            let message =
+                format!("{limit} instances are attached with this token, as many as may be");
+            return Err(error(
+                code::TOO_MANY_INSTANCES,
+                SimpleStatusProto::BadRequest,
+                message,
+            ));
+        }
+        let machine = machine(token.id, instance);
+        if machine.is_some_and(|machine| self.drained().contains(&machine)) {
+            instance.drain(true);
+        }
+        let attached = AttachedInstance {
+            instance: Arc::clone(instance),
+            service: service.clone(),
+            token,
+        };
+        instances.insert(instance.number, attached);
+        drop(instances);
+        let (owner, name) = (&service.named.owner_name, &service.named.name);
+        tracing::info!(
+            worker = label(instance),
+            service = format!("{owner}/{name}"),
+            "attached"
+        );
+        Ok(service.attached.join(instance))
+    }
+
+    fn left(&self, instance: &Arc<RemoteInstance>, reason: &str) {
+        let Some(left) = self.instances().remove(&instance.number) else {
+            return;
+        };
+        left.service.attached.leave(instance);
+        let named = left.service.named;
+        let service = format!("{}/{}", named.owner_name, named.name);
+        tracing::info!(worker = label(instance), service, reason, "left");
+    }
+}

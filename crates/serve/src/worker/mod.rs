@@ -1,0 +1,284 @@
+//! Workers: instances of services that attach to the gateway by the gate protocol.
+//!
+//! A token names the service that its instances answer for. [`Workers`] admits instances by their tokens and gives them
+//! to their service ([`Attached`]).
+//!
+//! Invariant: an instance whose token is not valid any more gets no requests, and its answers are not accepted.
+
+mod admission;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::account::{AccountId, AccountStore, Directory, WorkerToken};
+use crate::database::{DatabaseResult, Timestamp};
+use crate::service::{Attached, Service, ServiceKind};
+use admission::token_revoked;
+use pkgtool_gate::host::{InstanceActivity, RemoteInstance};
+
+/// Interval between checks for tokens that have expired.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum number of drained machines that are remembered.
+const MAX_DRAINED: usize = 1024;
+
+/// Dependencies and limits of [`Workers`].
+pub struct WorkersOptions {
+    /// Accounts and tokens.
+    pub directory: Arc<Directory>,
+    /// The store that numbers services.
+    pub store: Arc<dyn AccountStore>,
+    /// Creates a service: its number, owner, name and backend are given.
+    pub make: MakeService,
+    /// Replaces the services with attached instances.
+    pub publish: Box<dyn Fn(Vec<Service>) + Send + Sync>,
+    /// Finds a service that a package or a proxy provides.
+    pub provided: Box<dyn Fn(AccountId, &str) -> bool + Send + Sync>,
+    /// Maximum number of instances with the same token.
+    pub instances_per_token: usize,
+    /// Maximum size of an answer, in bytes.
+    pub max_answer: usize,
+}
+
+/// Creates a service with its settings and its meter.
+pub type MakeService = Box<dyn Fn(NamedService, ServiceKind) -> Service + Send + Sync>;
+
+/// The name of a service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedService {
+    /// Its permanent number.
+    pub id: i64,
+    /// The account that owns it.
+    pub owner: AccountId,
+    /// That account's name.
+    pub owner_name: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// The attached instances of all services.
+pub struct Workers {
+    options: WorkersOptions,
+    services: Mutex<BTreeMap<(AccountId, String), AttachedService>>,
+    instances: Mutex<HashMap<u64, AttachedInstance>>,
+    /// Machines that an operator drained: token and name.
+    drained: Mutex<BTreeSet<(i64, String)>>,
+    resumed: watch::Sender<u64>,
+    /// Held while services are read from the directory.
+    refreshing: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Clone)]
+struct AttachedService {
+    named: NamedService,
+    attached: Arc<Attached>,
+}
+
+#[derive(Debug, Clone)]
+struct AttachedInstance {
+    instance: Arc<RemoteInstance>,
+    service: AttachedService,
+    token: WorkerToken,
+}
+
+/// An attached instance, for operators.
+#[derive(Debug, Clone)]
+pub struct WorkerState {
+    /// Its number.
+    pub number: u64,
+    /// The account that owns its service.
+    pub account: AccountId,
+    /// That account's name.
+    pub account_name: String,
+    /// Its service.
+    pub service: String,
+    /// Name of its token.
+    pub token: String,
+    /// Its machine and number, as answers name it.
+    pub label: String,
+    /// The program that it runs, if it says so.
+    pub image: Option<String>,
+    /// The address that it calls from.
+    pub peer: Option<std::net::SocketAddr>,
+    /// Time since it attached.
+    pub attached: Duration,
+    /// What it does.
+    pub activity: InstanceActivity,
+}
+
+impl Workers {
+    /// Reads the tokens and follows their changes. Must be called on a tokio runtime.
+    pub async fn start(options: WorkersOptions) -> DatabaseResult<Arc<Self>> {
+        let workers = Arc::new(Self {
+            options,
+            services: Mutex::default(),
+            instances: Mutex::default(),
+            drained: Mutex::default(),
+            resumed: watch::Sender::new(0),
+            refreshing: tokio::sync::Mutex::default(),
+        });
+        workers.refresh().await?;
+        let (weak, mut changes) = (
+            Arc::downgrade(&workers),
+            workers.options.directory.changes(),
+        );
+        tokio::spawn(async move {
+            loop {
+                // The directory may be gone, as the gateway is.
+                let _ = tokio::time::timeout(EXPIRY_INTERVAL, changes.changed()).await;
+                let Some(workers) = weak.upgrade() else {
+                    return;
+                };
+                if let Err(error) = workers.refresh().await {
+                    tracing::warn!(%error, "the tokens of workers could not be read");
+                }
+            }
+        });
+        Ok(workers)
+    }
+
+    /// Returns a receiver that changes when a service without an instance gets one.
+    pub fn resumed(&self) -> watch::Receiver<u64> {
+        self.resumed.subscribe()
+    }
+
+    /// Returns the services that cannot answer now, by owner and name.
+    pub fn paused(&self) -> Vec<(AccountId, String)> {
+        let services = self.services();
+        let idle = services
+            .iter()
+            .filter(|(_, service)| !service.attached.can_answer());
+        idle.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Returns all attached instances, in the order in which they attached.
+    pub fn list(&self) -> Vec<WorkerState> {
+        let mut all: Vec<_> = self.instances().values().cloned().collect();
+        all.sort_by_key(|it| it.instance.number);
+        all.into_iter().map(WorkerState::from).collect()
+    }
+
+    /// Sends an instance of an account no more requests, or sends it requests again. Returns `None` if it is not
+    /// attached.
+    pub fn drain(&self, account: AccountId, number: u64, drain: bool) -> Option<WorkerState> {
+        let found = self.instances().get(&number).cloned();
+        let found = found.filter(|it| it.service.named.owner == account)?;
+        let machine = machine(found.token.id, &found.instance);
+        let mut drained = self.drained();
+        if drain && drained.len() < MAX_DRAINED {
+            drained.extend(machine);
+        } else if let Some(machine) = machine {
+            drained.remove(&machine);
+        }
+        drop(drained);
+        found.instance.drain(drain);
+        if !drain {
+            found.service.attached.resume();
+        }
+        Some(found.into())
+    }
+
+    /// Adds services that have got a token, removes those that have none, and ends the connections of instances whose
+    /// token is not valid any more.
+    async fn refresh(&self) -> DatabaseResult<()> {
+        let _refreshing = self.refreshing.lock().await;
+        let now = Timestamp::now();
+        let snapshot = self.options.directory.snapshot().clone();
+        let mut wanted: BTreeMap<(AccountId, String), (String, Timestamp)> = BTreeMap::new();
+        for token in snapshot.worker_tokens().filter(|token| token.is_valid(now)) {
+            if let Some(account) = snapshot.by_id(token.account) {
+                let key = (token.account, token.service.clone());
+                let entry = wanted.entry(key);
+                let since = entry.or_insert_with(|| (account.name.clone(), token.created_at));
+                since.1 = since.1.min(token.created_at);
+            }
+        }
+        let known: BTreeSet<_> = self.services().keys().cloned().collect();
+        let mut added = Vec::new();
+        for (key, (owner_name, since)) in &wanted {
+            if !known.contains(key) {
+                let id = self.options.store.service_number(key.0, &key.1).await?;
+                let named = NamedService {
+                    id,
+                    owner: key.0,
+                    owner_name: owner_name.clone(),
+                    name: key.1.clone(),
+                };
+                let attached = Attached::new(*since, self.options.max_answer, self.resumed.clone());
+                let attached = Arc::new(attached);
+                added.push((key.clone(), AttachedService { named, attached }));
+            }
+        }
+        let mut services = self.services();
+        let before = services.len();
+        services.retain(|key, _| wanted.contains_key(key));
+        if !added.is_empty() || services.len() < before {
+            services.extend(added);
+            let all = services.values().cloned();
+            (self.options.publish)(all.map(|it| it.service(&self.options.make)).collect());
+        }
+        drop(services);
+        let instances: Vec<_> = self.instances().values().cloned().collect();
+        for AttachedInstance {
+            instance, token, ..
+        } in instances
+        {
+            let current = snapshot.worker_tokens().find(|it| it.id == token.id);
+            if current.is_none_or(|token| !token.is_valid(now)) {
+                instance.cut(token_revoked());
+            }
+        }
+        Ok(())
+    }
+
+    fn services(&self) -> MutexGuard<'_, BTreeMap<(AccountId, String), AttachedService>> {
+        self.services.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn instances(&self) -> MutexGuard<'_, HashMap<u64, AttachedInstance>> {
+        self.instances
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn drained(&self) -> MutexGuard<'_, BTreeSet<(i64, String)>> {
+        self.drained.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns what stays the same when a machine attaches again: the token and its name.
+fn machine(token: i64, instance: &RemoteInstance) -> Option<(i64, String)> {
+    let name = instance.arrival.start.hostname.as_ref()?;
+    Some((token, name.clone()))
+}
+
+impl AttachedService {
+    fn service(self, make: &MakeService) -> Service {
+        make(self.named, ServiceKind::Attached(self.attached))
+    }
+}
+
+impl From<AttachedInstance> for WorkerState {
+    fn from(it: AttachedInstance) -> Self {
+        let AttachedInstance {
+            instance,
+            service,
+            token,
+        } = it;
+        let activity = instance.activity();
+        Self {
+            number: instance.number,
+            account: service.named.owner,
+            account_name: service.named.owner_name,
+            service: service.named.name,
+            token: token.name,
+            label: crate::service::attached::label(&instance),
+            image: instance.arrival.start.image.clone(),
+            peer: instance.arrival.peer,
+            attached: instance.since.elapsed(),
+            activity,
+        }
+    }
+}

@@ -1,0 +1,575 @@
+//! Tests of workers that attach to the gateway by the gate protocol.
+
+use std::collections::HashMap;
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use pkgtool_gate::instance::{
+    self, AnswerParts, Asks, GateRequest, Handler, InstanceSettings, InstanceToken, LastAnswer,
+    Security,
+};
+use pkgtool_gate::protocol::service_to_gate_proto::Body;
+use pkgtool_gate::protocol::{
+    PartialPredictResponseProto, PayloadProto, PredictResponseProto, ServiceDescriptorProto,
+    SimpleStatusProto, error, payload_proto,
+};
+use serde_json::{Value, json};
+use tokio::sync::{Notify, watch};
+
+use super::examples;
+use crate::support::gateway::{Gateway, Setup};
+use crate::support::run::pkgtool;
+
+const GATE: &str = "[workers]\nlisten = \"127.0.0.1:0\"\nheartbeat_s = 0.2";
+
+fn path(service: &str) -> String {
+    format!("/api/mlpgateway/account/local/model/{service}/predict")
+}
+
+fn start() -> Gateway {
+    Setup::new().settings(GATE).start()
+}
+
+/// A worker in the test's process. Dropping it cuts its connection.
+struct TestWorker {
+    seen: Arc<Mutex<Vec<String>>>,
+    release: Arc<Notify>,
+    stop: watch::Sender<bool>,
+    runtime: Option<tokio::runtime::Runtime>,
+}
+
+/// Answers by the text of a request: `wait` when it is released, `fail` with an error, `bytes` with bytes, `much` with a
+/// megabyte, `none` without data, and everything else with itself and the worker's name.
+struct Scripted {
+    name: String,
+    seen: Arc<Mutex<Vec<String>>>,
+    release: Arc<Notify>,
+}
+
+impl TestWorker {
+    fn attach(gateway: &Gateway, token: &str, name: &str, in_flight: usize) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let (stop, stopped) = watch::channel(false);
+        let settings = InstanceSettings {
+            gates: vec![gateway.gate().parse().expect("an address")],
+            token: InstanceToken::new(token.to_owned()),
+            descriptor: ServiceDescriptorProto::default(),
+            hostname: Some(name.to_owned()),
+            image: Some("test 1".to_owned()),
+            security: Security::Plain,
+            in_flight,
+            grace: Duration::from_secs(10),
+        };
+        let worker = Self {
+            seen: Arc::default(),
+            release: Arc::default(),
+            stop,
+            runtime: Some(runtime),
+        };
+        let handler = Scripted {
+            name: name.to_owned(),
+            seen: Arc::clone(&worker.seen),
+            release: Arc::clone(&worker.release),
+        };
+        let serving = instance::serve(settings, Arc::new(handler), stopped);
+        worker.runtime.as_ref().expect("it runs").spawn(serving);
+        worker
+    }
+
+    fn seen(&self) -> Vec<String> {
+        self.seen.lock().expect("no panic").clone()
+    }
+
+    /// Waits until so many requests came.
+    #[track_caller]
+    fn until_seen(&self, count: usize) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while self.seen().len() < count {
+            assert!(Instant::now() < deadline, "{:?}", self.seen());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Drop for TestWorker {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Handler for Scripted {
+    async fn answer(&self, request: GateRequest, parts: AnswerParts) -> LastAnswer {
+        let (data, is_streamed) = match request.asks {
+            Asks::Predict(asked) => (asked.data, false),
+            Asks::PartialPredict(asked) => (asked.data, true),
+            other => panic!("no test asks for {other:?}"),
+        };
+        let text = match data.and_then(|data| data.body) {
+            Some(payload_proto::Body::Json(text)) => text,
+            other => format!("{other:?}"),
+        };
+        self.seen.lock().expect("no panic").push(text.clone());
+        let asked: Value = serde_json::from_str(&text).unwrap_or_default();
+        let json = |value: Value| {
+            Some(PayloadProto {
+                data_type: None,
+                body: Some(payload_proto::Body::Json(value.to_string())),
+            })
+        };
+        let mut answer = json(json!({"asked": asked, "by": self.name}));
+        match asked.as_str() {
+            Some("wait") => self.release.notified().await,
+            Some("none") => answer = None,
+            Some("much") => answer = json(json!("x".repeat(1 << 20))),
+            Some("bytes") => {
+                answer = Some(PayloadProto {
+                    data_type: Some("audio/wav".to_owned()),
+                    body: Some(payload_proto::Body::Protobuf(vec![0xff, 0x00])),
+                });
+            }
+            _ => {}
+        }
+        let mut body = Body::Predict(PredictResponseProto { data: answer });
+        if asked == "fail" {
+            let mut failed = error(
+                "NO_SUCH_DOG",
+                SimpleStatusProto::NotFound,
+                "no dog".to_owned(),
+            );
+            failed.args.insert("status".to_owned(), "409".to_owned());
+            failed.args.insert("place".to_owned(), "$.dog".to_owned());
+            body = Body::Error(failed);
+        } else if asked["messages"].is_array() && !is_streamed {
+            let message = json!({"role": "assistant", "content": "one two"});
+            let chat = json!({"choices": [{"index": 0, "message": message}]});
+            body = Body::Predict(PredictResponseProto { data: json(chat) });
+        } else if is_streamed {
+            let event =
+                |text: &str| json(json!({"choices": [{"index": 0, "delta": {"content": text}}]}));
+            let part = |text: &str, finish: bool| {
+                Body::PartialPredict(PartialPredictResponseProto {
+                    data: event(text),
+                    start: Some(!finish),
+                    finish: Some(finish),
+                })
+            };
+            parts.send(part("one", false)).await;
+            if asked["messages"][0]["content"] == "break" {
+                let failed = error(
+                    "BROKEN",
+                    SimpleStatusProto::InternalServerError,
+                    "it broke".to_owned(),
+                );
+                body = Body::Error(failed);
+            } else {
+                body = part(" two", true);
+            }
+        }
+        LastAnswer {
+            body,
+            headers: HashMap::new(),
+        }
+    }
+}
+
+/// A process of `pkgtool attach`.
+struct Attached(Child);
+
+impl Attached {
+    fn to(gateway: &Gateway, token: &str, package: &str) -> Self {
+        let mut command = pkgtool([
+            "attach",
+            "--plain",
+            "--name",
+            "desk",
+            "--gate",
+            &gateway.gate(),
+        ])
+        .into_command();
+        command
+            .arg(examples().join(package))
+            .env("MLP_SERVICE_TOKEN", token)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        Self(command.spawn().expect("the binary runs"))
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Returns the workers that the command lists.
+fn workers(gateway: &Gateway) -> Vec<Value> {
+    let listed = gateway.ask(&["workers", "list", "--json"]).expect_code(0);
+    serde_json::from_str(&listed.stdout).expect("a list")
+}
+
+fn until_attached(gateway: &Gateway, count: usize) {
+    gateway.until(|| workers(gateway).len() == count);
+}
+
+#[test]
+fn a_package_on_another_machine_answers_like_one_of_the_gateway() {
+    let texts = json!({"texts": ["a dog and a cat", ""]}).to_string();
+    let local = Setup::new()
+        .packages(examples().join("hush-sentence"))
+        .start();
+    let wanted = local
+        .post(&path("hush_sentence"), &texts)
+        .expect(200)
+        .json();
+    drop(local);
+    let gateway = start();
+    gateway
+        .post(&path("hush_sentence"), &texts)
+        .expect_error(400, "SERVICE_NOT_FOUND");
+    let token = gateway.worker_token("hush_sentence", "first");
+    assert!(token.starts_with("local.hush_sentence.wt_"), "{token}");
+    let attached = Attached::to(&gateway, &token, "hush-sentence");
+    until_attached(&gateway, 1);
+    for _ in 0..3 {
+        let reply = gateway.post(&path("hush_sentence"), &texts).expect(200);
+        assert_eq!(reply.json(), wanted);
+        assert_eq!(reply.header("x-worker"), Some("desk/1"));
+        gateway
+            .post(&path("hush_sentence"), "{\"texts\": 1}")
+            .expect_error(400, "BAD_REQUEST");
+        let task = gateway.create("hush_sentence", &texts);
+        gateway.wait_for(&task, "COMPLETED");
+        let result = gateway.result(&task).expect(200);
+        assert_eq!(result.json(), wanted);
+        assert_eq!(result.header("x-worker"), Some("desk/1"));
+    }
+    let line = gateway.line(|line| line["worker"] == "desk/1" && line["status"] == 200);
+    assert_eq!(line["service"], "local/hush_sentence");
+    let listed = gateway.ask(&["services"]).expect_code(0);
+    assert!(
+        listed.stdout.contains("hush_sentence  active"),
+        "{}",
+        listed.stdout
+    );
+    drop(attached);
+    until_attached(&gateway, 0);
+    let listed = gateway.ask(&["services"]).expect_code(0);
+    assert!(
+        listed.stdout.contains("no worker is attached"),
+        "{}",
+        listed.stdout
+    );
+}
+
+#[test]
+fn answers_and_errors_pass_unchanged() {
+    let gateway = Setup::new()
+        .settings(GATE)
+        .settings("[limits]\nanswer_bytes = 100000")
+        .start();
+    let token = gateway.worker_token("dog", "first");
+    let _worker = TestWorker::attach(&gateway, &token, "a", 4);
+    until_attached(&gateway, 1);
+    for _ in 0..3 {
+        let reply = gateway
+            .post(&path("dog"), "{\"b\":  [1.50, \"\\u00e9\"]}")
+            .expect(200);
+        assert_eq!(reply.json()["asked"], json!({"b": [1.5, "é"]}));
+        let failed = gateway
+            .post(&path("dog"), "\"fail\"")
+            .expect_error(409, "NO_SUCH_DOG");
+        assert_eq!(failed.json()["error"]["args"]["place"], "$.dog");
+        assert_eq!(failed.json()["error"]["message"], "no dog");
+        assert_eq!(failed.header("x-worker"), reply.header("x-worker"));
+        let bytes = gateway.post(&path("dog"), "\"bytes\"").expect(200);
+        assert_eq!(bytes.header("content-type"), Some("audio/wav"));
+        assert_eq!(bytes.body, [0xff, 0x00]);
+        for wrong in ["\"much\"", "\"none\""] {
+            let reply = gateway.post(&path("dog"), wrong);
+            reply.expect_error(502, "mlp-action.common.service-unavailable");
+        }
+    }
+    let task = gateway.create("dog", "\"fail\"");
+    gateway.wait_for(&task, "CANCELED");
+    let failed = gateway.result(&task).expect_error(409, "NO_SUCH_DOG");
+    assert!(
+        failed
+            .header("x-worker")
+            .is_some_and(|worker| worker.starts_with("a/"))
+    );
+}
+
+#[test]
+fn chats_of_workers_are_streamed() {
+    let gateway = start();
+    let token = gateway.worker_token("talker", "first");
+    let _worker = TestWorker::attach(&gateway, &token, "a", 4);
+    until_attached(&gateway, 1);
+    let chat = |content: &str, stream: bool| {
+        let body = json!({
+            "model": "local/talker",
+            "messages": [{"role": "user", "content": content}],
+            "stream": stream,
+        });
+        let path = "/api/adapters/direct/openai/v1/chat/completions";
+        gateway.post(path, body.to_string())
+    };
+    for _ in 0..3 {
+        let whole = chat("hello", false).expect(200);
+        assert_eq!(whole.json()["choices"][0]["message"]["content"], "one two");
+        let events = chat("hello", true).expect(200);
+        assert_eq!(events.header("x-worker"), whole.header("x-worker"));
+        let text = events.text();
+        assert!(
+            text.contains("\"one\"") && text.contains("\" two\""),
+            "{text}"
+        );
+        assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
+        let broken = chat("break", true).expect(200).text();
+        assert!(
+            broken.contains("\"one\"") && broken.contains("it broke"),
+            "{broken}"
+        );
+    }
+}
+
+#[test]
+fn tasks_of_a_worker_that_leaves_go_to_another() {
+    let gateway = start();
+    let token = gateway.worker_token("dog", "first");
+    let first = TestWorker::attach(&gateway, &token, "first", 2);
+    until_attached(&gateway, 1);
+    let task = gateway.create("dog", "\"wait\"");
+    first.until_seen(1);
+    let sync = std::thread::scope(|scope| {
+        let asking = scope.spawn(|| gateway.post(&path("dog"), "\"wait\""));
+        first.until_seen(2);
+        drop(first);
+        asking.join().expect("no panic")
+    });
+    sync.expect_error(503, "mlp-action.common.service-unavailable");
+    // The task waits until there is a worker, and is not lost by a restart.
+    let gateway = gateway.kill_and_restart();
+    let second = TestWorker::attach(&gateway, &token, "second", 2);
+    second.until_seen(1);
+    second.release.notify_one();
+    gateway.wait_for(&task, "COMPLETED");
+    assert_eq!(gateway.result(&task).expect(200).json()["by"], "second");
+    // Once more elsewhere, then a failure that is told.
+    let lost = gateway.create("dog", "\"wait\"");
+    second.until_seen(2);
+    drop(second);
+    let third = TestWorker::attach(&gateway, &token, "third", 2);
+    third.until_seen(1);
+    drop(third);
+    gateway.wait_for(&lost, "CANCELED");
+    gateway
+        .result(&lost)
+        .expect_error(503, "mlp-action.common.service-unavailable");
+}
+
+#[test]
+fn tasks_of_services_without_workers_hold_up_no_others() {
+    let gateway = Setup::new()
+        .settings(GATE)
+        .settings("[limits]\nrunning = 1")
+        .start();
+    let tokens = ["dog", "cat"].map(|service| gateway.worker_token(service, "first"));
+    let dogs = TestWorker::attach(&gateway, &tokens[0], "dogs", 2);
+    let cats = TestWorker::attach(&gateway, &tokens[1], "cats", 2);
+    until_attached(&gateway, 2);
+    drop(dogs);
+    until_attached(&gateway, 1);
+    let waiting: Vec<String> = (0..3)
+        .map(|at| gateway.create("dog", at.to_string()))
+        .collect();
+    for at in 0..3 {
+        let task = gateway.create("cat", at.to_string());
+        gateway.wait_for(&task, "COMPLETED");
+    }
+    assert_eq!(cats.seen(), ["0", "1", "2"]);
+    for task in &waiting {
+        assert_eq!(gateway.status(task)["status"], "QUEUED");
+    }
+    let dogs = TestWorker::attach(&gateway, &tokens[0], "dogs", 2);
+    for task in &waiting {
+        gateway.wait_for(task, "COMPLETED");
+    }
+    assert_eq!(dogs.seen(), ["0", "1", "2"]);
+}
+
+#[test]
+fn requests_go_to_the_least_busy_worker_and_accounts_take_turns() {
+    let gateway = start();
+    gateway.account("other", 100);
+    let key = gateway.new_key("other", "key", "predict");
+    gateway.change_settings(&format!("{GATE}\n[services.dog]\npublic = true"));
+    let token = gateway.worker_token("dog", "first");
+    gateway.signal("-HUP");
+    let large = TestWorker::attach(&gateway, &token, "large", 3);
+    let small = TestWorker::attach(&gateway, &token, "small", 1);
+    until_attached(&gateway, 2);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| gateway.post(&path("dog"), "\"wait\"").expect(200));
+        }
+        large.until_seen(3);
+        small.until_seen(1);
+        // All are busy: those of one account wait, and another account gets the next turn but one.
+        for at in 0..3 {
+            scope.spawn(|| gateway.post(&path("dog"), "\"wait\"").expect(200));
+            gateway.until(|| waiting(&gateway) == at + 1);
+        }
+        let other = || {
+            gateway
+                .send_with(&key, "POST", &path("dog"), "\"other\"")
+                .expect(200)
+        };
+        let other = scope.spawn(other);
+        gateway.until(|| waiting(&gateway) == 4);
+        small.release.notify_one();
+        small.until_seen(2);
+        small.release.notify_one();
+        let reply = other.join().expect("no panic");
+        assert_eq!(reply.json()["asked"], "other");
+        for _ in 0..7 {
+            large.release.notify_one();
+            small.release.notify_one();
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    });
+    assert_eq!(large.seen().len() + small.seen().len(), 8);
+}
+
+/// Returns the number of waiting requests of the service `dog`.
+fn waiting(gateway: &Gateway) -> usize {
+    let page = gateway.metrics();
+    let mut lines = page.lines();
+    let line =
+        lines.find(|line| line.starts_with("pkgtool_requests_waiting{service=\"local/dog\"}"));
+    let value = line.and_then(|line| line.rsplit(' ').next());
+    value
+        .and_then(|value| value.parse().ok())
+        .unwrap_or_default()
+}
+
+#[test]
+fn operators_drain_workers_and_revoke_their_tokens() {
+    let gateway = start();
+    let token = gateway.worker_token("dog", "first");
+    let first = TestWorker::attach(&gateway, &token, "first", 2);
+    until_attached(&gateway, 1);
+    let id = workers(&gateway)[0]["id"].to_string();
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| gateway.post(&path("dog"), "\"wait\"").expect(200));
+        first.until_seen(1);
+        let drained = gateway.ask(&["workers", "drain", &id]).expect_code(0);
+        assert!(
+            drained.stderr.contains("gets no more requests"),
+            "{}",
+            drained.stderr
+        );
+        let second = TestWorker::attach(&gateway, &token, "second", 2);
+        until_attached(&gateway, 2);
+        for _ in 0..4 {
+            let reply = gateway.post(&path("dog"), "1").expect(200);
+            assert_eq!(reply.json()["by"], "second");
+        }
+        first.release.notify_one();
+        assert_eq!(asking.join().expect("no panic").json()["by"], "first");
+        let listed = gateway.ask(&["workers", "list"]).expect_code(0).stdout;
+        assert!(
+            listed.contains("draining") && listed.contains("serving"),
+            "{listed}"
+        );
+        // A drained machine that comes back stays drained.
+        drop(first);
+        until_attached(&gateway, 1);
+        let again = TestWorker::attach(&gateway, &token, "first", 2);
+        until_attached(&gateway, 2);
+        let listed = workers(&gateway);
+        let of_first = listed.iter().find(|it| {
+            it["name"]
+                .as_str()
+                .is_some_and(|it| it.starts_with("first"))
+        });
+        let of_first = of_first.expect("it is attached");
+        assert_eq!(of_first["state"], "draining");
+        gateway
+            .ask(&["workers", "resume", &of_first["id"].to_string()])
+            .expect_code(0);
+        drop(second);
+        until_attached(&gateway, 1);
+        assert_eq!(
+            gateway.post(&path("dog"), "1").expect(200).json()["by"],
+            "first"
+        );
+        // A revoked token ends connections, and the service is gone.
+        let tokens = gateway
+            .command(&["workers", "token", "list", "--json"])
+            .expect_code(0);
+        let tokens: Value = serde_json::from_str(&tokens.stdout).expect("a list");
+        assert_eq!(
+            (&tokens[0]["service"], &tokens[0]["name"]),
+            (&json!("dog"), &json!("first"))
+        );
+        gateway
+            .command(&["workers", "revoke", &tokens[0]["id"].to_string()])
+            .expect_code(0);
+        until_attached(&gateway, 0);
+        gateway
+            .post(&path("dog"), "1")
+            .expect_error(400, "SERVICE_NOT_FOUND");
+        assert_eq!(again.seen(), ["1"]);
+    });
+    gateway.line(|line| {
+        line["reason"]
+            .as_str()
+            .is_some_and(|it| it.contains("revoked"))
+    });
+    for (arguments, reason) in [
+        (vec!["workers", "drain", "999"], "unknown worker `999`"),
+        (vec!["workers", "resume", "999"], "unknown worker `999`"),
+    ] {
+        let ran = gateway.ask(&arguments).expect_code(2);
+        assert!(ran.stderr.contains(reason), "{}", ran.stderr);
+    }
+    for (arguments, reason) in [
+        (vec!["workers", "revoke", "999"], "unknown token `999`"),
+        (
+            vec!["workers", "token", "create", "a b"],
+            "invalid name `a b`",
+        ),
+        (
+            vec!["workers", "token", "create", "dog", "--account", "nobody"],
+            "unknown account `nobody`",
+        ),
+        (
+            vec!["workers", "token", "create", "dog", "--name", "first"],
+            "already exists",
+        ),
+        (
+            vec![
+                "workers",
+                "token",
+                "create",
+                "dog",
+                "--expires",
+                "2020-01-01",
+            ],
+            "in the past",
+        ),
+    ] {
+        let ran = gateway.command(&arguments).expect_code(2);
+        assert!(ran.stderr.contains(reason), "{}", ran.stderr);
+    }
+}
