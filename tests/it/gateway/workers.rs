@@ -35,7 +35,7 @@ fn start() -> Gateway {
 struct TestWorker {
     seen: Arc<Mutex<Vec<String>>>,
     release: Arc<Notify>,
-    stop: watch::Sender<bool>,
+    _stop: watch::Sender<bool>,
     runtime: Option<tokio::runtime::Runtime>,
 }
 
@@ -68,7 +68,7 @@ impl TestWorker {
         let worker = Self {
             seen: Arc::default(),
             release: Arc::default(),
-            stop,
+            _stop: stop,
             runtime: Some(runtime),
         };
         let handler = Scripted {
@@ -252,6 +252,15 @@ fn a_package_on_another_machine_answers_like_one_of_the_gateway() {
         assert_eq!(result.json(), wanted);
         assert_eq!(result.header("x-worker"), Some("desk/1"));
     }
+    let page = gateway.metrics();
+    let labels = "{service=\"local/hush_sentence\",machine=\"desk\"}";
+    for line in [
+        "pkgtool_attached_workers{} 1",
+        "pkgtool_attached_requests{} 0",
+        "pkgtool_attached_capacity{} 64",
+    ] {
+        assert!(page.contains(&line.replace("{}", labels)), "{line}: {page}");
+    }
     let line = gateway.line(|line| line["worker"] == "desk/1" && line["status"] == 200);
     assert_eq!(line["service"], "local/hush_sentence");
     let listed = gateway.ask(&["services"]).expect_code(0);
@@ -309,6 +318,27 @@ fn answers_and_errors_pass_unchanged() {
 }
 
 #[test]
+fn a_server_is_not_ready_while_a_required_service_has_no_worker() {
+    let gateway = start();
+    let token = gateway.worker_token("dog", "first");
+    gateway.get("/readyz").expect(200);
+    gateway.change_settings(&format!("{GATE}\n[services.dog]\nrequired = true"));
+    gateway.signal("-HUP");
+    gateway.until(|| gateway.get("/readyz").status == 503);
+    for _ in 0..3 {
+        let told = gateway.get("/readyz").expect_error(503, "NOT_READY").json();
+        assert_eq!(
+            told["error"]["args"]["reason"],
+            "REQUIRED_SERVICE_IS_INACTIVE"
+        );
+        let worker = TestWorker::attach(&gateway, &token, "a", 1);
+        gateway.until(|| gateway.get("/readyz").status == 200);
+        drop(worker);
+        gateway.until(|| gateway.get("/readyz").status == 503);
+    }
+}
+
+#[test]
 fn chats_of_workers_are_streamed() {
     let gateway = start();
     let token = gateway.worker_token("talker", "first");
@@ -320,7 +350,7 @@ fn chats_of_workers_are_streamed() {
             "messages": [{"role": "user", "content": content}],
             "stream": stream,
         });
-        let path = "/api/adapters/direct/openai/v1/chat/completions";
+        let path = "/api/adapters/openai/v1/chat/completions";
         gateway.post(path, body.to_string())
     };
     for _ in 0..3 {
@@ -454,8 +484,7 @@ fn requests_go_to_the_least_busy_worker_and_accounts_take_turns() {
 fn waiting(gateway: &Gateway) -> usize {
     let page = gateway.metrics();
     let mut lines = page.lines();
-    let line =
-        lines.find(|line| line.starts_with("pkgtool_requests_waiting{service=\"local/dog\"}"));
+    let line = lines.find(|line| line.starts_with("pkgtool_queue_waiting{service=\"local/dog\"}"));
     let value = line.and_then(|line| line.rsplit(' ').next());
     value
         .and_then(|value| value.parse().ok())

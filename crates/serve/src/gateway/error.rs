@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 
 use super::in_flight::ReachedLimit;
 use crate::database::DatabaseError;
-use crate::service::{self, CallError, Refusal};
+use crate::service::{self, CallError, Refusal, Service};
 use crate::task::{BAD_REQUEST, BlobError, EnqueueError, SERVICE_UNAVAILABLE, TaskFailure};
 
 /// The header that says whether a retry can help.
@@ -231,6 +231,17 @@ impl GatewayError {
             "ENTITY_NOT_FOUND_BY_ID",
             format!("unknown {what} `{id}`"),
         )
+    }
+
+    /// Returns the error for a required service that is inactive.
+    pub(super) fn required_service(service: &Service) -> Self {
+        let reason = service.inactive_reason().unwrap_or_default();
+        let message = format!(
+            "the required service `{}` is inactive: {reason}",
+            service.label()
+        );
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        Self::new(status, "REQUIRED_SERVICE_IS_INACTIVE", message)
     }
 
     pub(super) fn too_large(limit: usize) -> Self {

@@ -24,6 +24,7 @@ pub(super) async fn present(gateway: &Gateway, audience: Audience, viewer: Viewe
         meters: engines.meters().all(),
         sizes: gateway.metrics.sizes(directory).await,
         accounts: accounts(gateway, audience, viewer).await,
+        workers: gateway.workers.list(),
     }
 }
 

@@ -104,8 +104,10 @@ pub struct ServiceSettings {
     pub ort_options: Vec<OrtOption>,
     /// Load the default model when the service appears instead of at the first request.
     pub warm_up: bool,
-    /// Retry a task whose process crashed.
+    /// Retry a task whose process crashed, or whose worker left.
     pub retry_after_crash: bool,
+    /// The server is not ready while the service is inactive.
+    pub required: bool,
 }
 
 impl Default for ServiceSettings {
@@ -126,6 +128,7 @@ impl Default for ServiceSettings {
             ort_options: Vec::new(),
             warm_up: false,
             retry_after_crash: true,
+            required: false,
         }
     }
 }

@@ -260,6 +260,15 @@ impl AttachedService {
     }
 }
 
+impl WorkerState {
+    /// Returns the name of its machine.
+    pub fn machine(&self) -> &str {
+        self.label
+            .rsplit_once('/')
+            .map_or(&self.label, |(machine, _)| machine)
+    }
+}
+
 impl From<AttachedInstance> for WorkerState {
     fn from(it: AttachedInstance) -> Self {
         let AttachedInstance {

@@ -12,12 +12,17 @@ use crate::metric::{Histogram, Page, PageFormat};
 use crate::service::engine::SessionState;
 use crate::service::meter::{AnswerOutcome, Meter, ServiceOperation};
 use crate::service::{Service, ServiceKind};
+use crate::worker::WorkerState;
 
 /// A metric's name, its help, and the function that reads its value: times, a count, or current
 /// activity.
 type HistogramMetric = (&'static str, &'static str, fn(&Meter) -> &Histogram);
 type CounterMetric = (&'static str, &'static str, fn(&Meter) -> &AtomicU64);
+type MachineMetric = (&'static str, &'static str, fn(&MachineMetrics) -> usize);
 type GaugeMetric = (&'static str, &'static str, fn(&Service) -> usize);
+
+/// Maximum number of machines of workers with their own label; the rest are `other`.
+const MAX_MACHINES: usize = 100;
 
 /// State that is read when the page is requested.
 pub(in crate::gateway) struct CurrentState {
@@ -37,6 +42,8 @@ pub(in crate::gateway) struct CurrentState {
     pub(in crate::gateway) meters: Vec<Arc<Meter>>,
     pub(in crate::gateway) sizes: StorageSizes,
     pub(in crate::gateway) accounts: Vec<AccountMetrics>,
+    /// Attached workers.
+    pub(in crate::gateway) workers: Vec<WorkerState>,
 }
 
 /// An account's values on the page.
@@ -101,6 +108,7 @@ impl GatewayMetrics {
             write_service_runs(&mut page, &meters);
             write_sessions_and_queues(&mut page, present, &processes);
             write_upstreams(&mut page, &present.services, names);
+            write_workers(&mut page, &present.workers, names);
             write_accounts(&mut page, &present.accounts);
         }
         write_tasks(&mut page, present);
@@ -306,6 +314,56 @@ fn write_upstreams(page: &mut Page, services: &[Arc<Service>], names: &VisibleNa
     }
 }
 
+/// Writes the attached workers, for operators and owners only. Workers of a machine and a service share labels.
+fn write_workers(page: &mut Page, workers: &[WorkerState], names: &VisibleNames) {
+    let mut machines: BTreeMap<(String, &str), MachineMetrics> = BTreeMap::new();
+    for worker in workers {
+        if !names.has_account(&worker.account_name) {
+            continue;
+        }
+        let service = format!("{}/{}", worker.account_name, worker.service);
+        let mut key = (service, worker.machine());
+        if machines.len() >= MAX_MACHINES && !machines.contains_key(&key) {
+            key.1 = "other";
+        }
+        let machine = machines.entry(key).or_default();
+        machine.workers += 1;
+        machine.in_flight += worker.activity.in_flight;
+        machine.capacity += worker.activity.capacity;
+    }
+    let gauges: [MachineMetric; 3] = [
+        (
+            "pkgtool_attached_workers",
+            "Workers that are attached.",
+            |it| it.workers,
+        ),
+        (
+            "pkgtool_attached_requests",
+            "Requests in flight of attached workers.",
+            |it| it.in_flight,
+        ),
+        (
+            "pkgtool_attached_capacity",
+            "Maximum number of requests in flight of attached workers.",
+            |it| it.capacity,
+        ),
+    ];
+    for (name, help, of) in gauges {
+        let mut samples = page.gauge(name, help);
+        for ((service, machine), metrics) in &machines {
+            samples.add(&[("service", service), ("machine", machine)], of(metrics));
+        }
+    }
+}
+
+/// What the workers of a machine do for a service.
+#[derive(Debug, Default)]
+struct MachineMetrics {
+    workers: usize,
+    in_flight: usize,
+    capacity: usize,
+}
+
 /// Writes CPU time and stored bytes of accounts.
 fn write_accounts(page: &mut Page, accounts: &[AccountMetrics]) {
     let help = "CPU time of the models that ran an account's requests.";
@@ -379,12 +437,12 @@ fn write_sessions_and_queues(page: &mut Page, present: &CurrentState, processes:
     let doing: [GaugeMetric; 2] = [
         (
             "pkgtool_queue_waiting",
-            "Requests that wait for a session.",
+            "Requests that wait for a session or a worker.",
             |service| activity(service).0,
         ),
         (
             "pkgtool_queue_running",
-            "Requests whose model is running.",
+            "Requests that a session or a worker runs.",
             |service| activity(service).1,
         ),
     ];
@@ -417,7 +475,10 @@ impl<'s> NumberedSessions<'s> {
 fn by_label(services: &[Arc<Service>]) -> BTreeMap<&str, Vec<&Service>> {
     let mut labels: BTreeMap<&str, Vec<&Service>> = BTreeMap::new();
     for service in services {
-        if matches!(service.kind, ServiceKind::Device(_)) {
+        if matches!(
+            service.kind,
+            ServiceKind::Device(_) | ServiceKind::Attached(_)
+        ) {
             let same = labels.entry(&service.meter.label).or_default();
             same.push(service);
         }

@@ -18,6 +18,7 @@ use super::super::readiness::not_ready;
 use super::operation::{BodySchema, RouteOperation};
 use super::path::Routes;
 use crate::metric::PageFormat;
+use crate::service::Service;
 
 /// Returns the routes for liveness and readiness.
 pub(super) fn routes() -> Routes {
@@ -31,8 +32,8 @@ pub(super) fn routes() -> Routes {
             )
             .answers("The server accepts requests", BodySchema::of::<Readiness>())
             .breaks(
-                "The server is shutting down, its disk is full, or its database is damaged or \
-                 does not answer",
+                "The server is shutting down, its disk is full, its database is damaged or does \
+                 not answer, or a required service is inactive",
             ),
     ];
     Routes::new("health", &[]).add_all(operations)
@@ -101,6 +102,10 @@ async fn ready(State(gateway): State<Arc<Gateway>>) -> Result<Json<Readiness>, G
     let load = store.load().await;
     let (waiting, running) = load.map_err(|error| not_ready(error.into()))?;
     let services = gateway.services.all();
+    let missing = |service: &&Arc<Service>| service.settings.required && !service.is_active();
+    if let Some(service) = services.iter().find(missing) {
+        return Err(not_ready(GatewayError::required_service(service)));
+    }
     Ok(Json(Readiness {
         status: "ready",
         services: services.len(),

@@ -40,6 +40,8 @@ pub struct Attached {
     /// Wakes that caller when an instance takes more requests, attaches or leaves.
     freed: Arc<Notify>,
     instances: Mutex<AttachedInstances>,
+    /// Number of requests that wait for a place.
+    waiting: AtomicUsize,
     /// Where the search for the next instance begins.
     next: AtomicUsize,
     /// Changes when the service becomes able to answer.
@@ -65,6 +67,7 @@ impl Attached {
                 all: Vec::new(),
                 alone_since: Instant::now(),
             }),
+            waiting: AtomicUsize::new(0),
             next: AtomicUsize::new(0),
             resumed,
         }
@@ -106,7 +109,7 @@ impl Attached {
     pub fn activity(&self) -> (usize, usize) {
         let instances = self.all();
         let running = instances.iter().map(|it| it.activity().in_flight).sum();
-        (self.turns.waiting(), running)
+        (self.waiting.load(Relaxed), running)
     }
 
     /// Returns the reason why the service cannot answer, as far as known.
@@ -140,7 +143,8 @@ impl Attached {
         tried: &[u64],
         asks: impl Fn() -> (Asks, HashMap<String, String>),
     ) -> Result<InstanceCall, CallError> {
-        if self.turns.waiting() >= queue {
+        let waiting = WaitingRequest::count(&self.waiting);
+        if waiting.others >= queue {
             return Err(CallError::QueueFull { limit: queue });
         }
         let _turn = self.turns.take(caller).await?;
@@ -212,6 +216,28 @@ impl Attached {
         self.instances
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Counts a request as waiting until it is dropped.
+struct WaitingRequest<'w> {
+    all: &'w AtomicUsize,
+    /// Number of requests that waited before.
+    others: usize,
+}
+
+impl<'w> WaitingRequest<'w> {
+    fn count(all: &'w AtomicUsize) -> Self {
+        Self {
+            others: all.fetch_add(1, Relaxed),
+            all,
+        }
+    }
+}
+
+impl Drop for WaitingRequest<'_> {
+    fn drop(&mut self) {
+        self.all.fetch_sub(1, Relaxed);
     }
 }
 
