@@ -6,29 +6,18 @@ Prints its port, waits for an instance of the example `hush_sentence`, sends it 
 that is wrong. Messages and service are made from the definition with grpcio-tools.
 """
 
-import importlib
 import json
 import queue
 import sys
-import tempfile
 from concurrent import futures
 from pathlib import Path
 
 import grpc
-from grpc_tools import protoc
+
+sys.path.insert(0, str(Path(__file__).parent))
+from stubs import made  # noqa: E402
 
 PATIENCE = 60
-
-
-def made(definition):
-    """The modules of the definition."""
-    folder = tempfile.mkdtemp()
-    options = [f"-I{definition.parent}", f"--python_out={folder}", f"--grpc_python_out={folder}", definition.name]
-    if protoc.main(["protoc", *options]):
-        sys.exit("the definition is not valid")
-    sys.path.insert(0, folder)
-    name = definition.stem.replace("-", "_")
-    return importlib.import_module(f"{name}_pb2"), importlib.import_module(f"{name}_pb2_grpc")
 
 
 class Connection:

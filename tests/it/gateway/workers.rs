@@ -1,7 +1,8 @@
 //! Tests of workers that attach to the gateway by the gate protocol.
 
 use std::collections::HashMap;
-use std::process::{Child, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 
 use super::examples;
+use crate::support::environment::EnvironmentPiece;
 use crate::support::gateway::{Gateway, Setup};
 use crate::support::run::pkgtool;
 
@@ -336,6 +338,73 @@ fn a_server_is_not_ready_while_a_required_service_has_no_worker() {
         drop(worker);
         gateway.until(|| gateway.get("/readyz").status == 503);
     }
+}
+
+/// A service of other code, with other libraries, and without additions to the protocol.
+#[test]
+fn a_service_in_python_answers_through_the_gateway() {
+    let Some(grpc) =
+        EnvironmentPiece::Grpc.or_skip("a_service_in_python_answers_through_the_gateway")
+    else {
+        return;
+    };
+    let gateway = start();
+    let token = gateway.worker_token("echo", "first");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let attach = |token: &str| {
+        let mut service = Command::new("python3");
+        service
+            .arg(root.join("tests/clients/service.py"))
+            .arg(root.join("crates/gate/proto/mlp-gate.proto"))
+            .args([token, &gateway.gate()])
+            .env("PYTHONPATH", &grpc)
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        service.spawn().expect("Python runs")
+    };
+    let stranger = attach("local.echo.guessed")
+        .wait_with_output()
+        .expect("it ends");
+    let said = String::from_utf8_lossy(&stranger.stderr).into_owned();
+    assert!(
+        said.contains("mlp.gate.instance_by_token_not_found"),
+        "{said}"
+    );
+    let mut service = attach(&token);
+    until_attached(&gateway, 1);
+    let with_config = path("echo").replace("/predict", "/predict-with-config");
+    for _ in 0..3 {
+        let reply = gateway
+            .post(&path("echo"), "{\"a\":  1.50}")
+            .expect(200)
+            .json();
+        assert_eq!(reply, json!({"data": {"a": 1.5}, "config": "{}"}));
+        let body = "{\"data\": {\"b\": 1}, \"config\": {\"k\":  2}}";
+        let reply = gateway.post(&with_config, body).expect(200).json();
+        assert_eq!(reply, json!({"data": {"b": 1}, "config": "{\"k\":  2}"}));
+        let failed = gateway
+            .post(&path("echo"), "\"fail\"")
+            .expect_error(404, "NO_DOG");
+        assert_eq!(failed.json()["error"]["args"]["dog"], "none");
+        for odd in ["\"twice\"", "\"wrong\"", "{\"stream\":true}"] {
+            let reply = gateway.post(&path("echo"), odd).expect(200).json();
+            assert_eq!(reply["data"].to_string(), odd);
+        }
+        let reply = gateway.post(&path("echo"), "\"nothing\"");
+        reply.expect_error(502, "mlp-action.common.service-unavailable");
+        let task = gateway.create("echo", "[2]");
+        gateway.wait_for(&task, "COMPLETED");
+        assert_eq!(gateway.result(&task).expect(200).json()["data"], json!([2]));
+    }
+    let reply = gateway.post(&path("echo"), "\"leave\"");
+    reply.expect_error(503, "mlp-action.common.service-unavailable");
+    service.wait().expect("it ended");
+    let mut service = attach(&token);
+    until_attached(&gateway, 1);
+    let (code, log, _) = gateway.stop();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(service.wait().expect("it ends").success());
 }
 
 #[test]

@@ -169,6 +169,17 @@ impl RemoteInstance {
         both.map(|(_, name)| name.to_owned()).collect()
     }
 
+    /// Returns the name of its machine, if it says so.
+    pub fn hostname(&self) -> Option<&str> {
+        let name = self.arrival.start.hostname.as_deref();
+        name.filter(|name| !name.is_empty())
+    }
+
+    /// Returns whether the instance knows none of the additions, as the platform's SDKs.
+    pub fn is_of_platform(&self) -> bool {
+        self.in_flight.is_some()
+    }
+
     /// Sends a request.
     pub fn call(
         self: &Arc<Self>,

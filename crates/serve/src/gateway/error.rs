@@ -511,13 +511,11 @@ impl From<CallError> for GatewayError {
                 error.more.retry_after = retry_after.or(error.more.retry_after);
                 error
             }
-            CallError::Instance { ref place, .. } => {
-                let place = place.clone();
+            CallError::Instance { ref args, .. } => {
+                let args = args.clone();
                 let error = Self::of_failure(TaskFailure::of(error));
-                match place {
-                    Some(place) => error.with("place", place),
-                    None => error,
-                }
+                let with = |error: Self, (name, value): (String, String)| error.with(&name, value);
+                args.into_iter().fold(error, with)
             }
             CallError::Lost => {
                 let mut error = Self::of_failure(TaskFailure::of(error)).retry_after(1);

@@ -148,8 +148,8 @@ pub enum CallError {
         code: String,
         /// The message for the user.
         message: String,
-        /// JSON path of the fault, if known.
-        place: Option<String>,
+        /// Further facts, such as `place`, the JSON path of the fault.
+        args: Vec<(String, String)>,
         /// The instance.
         worker: String,
     },

@@ -250,8 +250,7 @@ impl Workers {
 
 /// Returns what stays the same when a machine attaches again: the token and its name.
 fn machine(token: i64, instance: &RemoteInstance) -> Option<(i64, String)> {
-    let name = instance.arrival.start.hostname.as_ref()?;
-    Some((token, name.clone()))
+    Some((token, instance.hostname()?.to_owned()))
 }
 
 impl AttachedService {
@@ -284,7 +283,12 @@ impl From<AttachedInstance> for WorkerState {
             service: service.named.name,
             token: token.name,
             label: crate::service::attached::label(&instance),
-            image: instance.arrival.start.image.clone(),
+            image: instance
+                .arrival
+                .start
+                .image
+                .clone()
+                .filter(|it| !it.is_empty()),
             peer: instance.arrival.peer,
             attached: instance.since.elapsed(),
             activity,

@@ -25,10 +25,10 @@ const EVENTS: &str = "text/event-stream";
 #[derive(Debug)]
 pub struct AttachedCall {
     attached: Arc<Attached>,
-    body: Bytes,
-    config: Option<String>,
-    data_type: Option<String>,
-    accept: Option<String>,
+    pub(super) body: Bytes,
+    pub(super) config: Option<String>,
+    pub(super) data_type: Option<String>,
+    pub(super) accept: Option<String>,
     /// The answer is wanted in parts.
     is_streamed: bool,
     /// Maximum number of waiting requests.
@@ -90,26 +90,23 @@ impl AttachedCall {
     /// Returns the first event of the answer.
     async fn first(&self, caller: AccountId) -> Result<(InstanceCall, CallEvent), CallError> {
         let mut tried = Vec::new();
-        let asks = || {
-            let (data, config) = (self.body.clone(), self.config.as_deref());
-            let data_type = self.data_type.as_deref();
-            message::asks(
-                (data, data_type),
-                config,
-                self.is_streamed,
-                self.accept.as_deref(),
-            )
-        };
+        let mut is_streamed = self.is_streamed;
         loop {
+            let asks = |instance: &RemoteInstance| message::asks(self, is_streamed, instance);
             let place = (caller, self.queue);
             let mut call = self.attached.place(place, &tried, asks).await?;
             match call.next().await.map_err(|_| CallError::Lost)? {
+                CallEvent::Answer(Sent::Error(error)) if error.code == code::TOO_MANY_REQUESTS => {
+                    tried.push(call.instance().number);
+                }
+                CallEvent::Answer(Sent::Error(_))
+                    if is_streamed && call.instance().is_of_platform() =>
+                {
+                    // The platform's SDKs know no answers in parts.
+                    is_streamed = false;
+                }
                 CallEvent::Answer(Sent::Error(error)) => {
-                    let instance = call.instance();
-                    if error.code != code::TOO_MANY_REQUESTS {
-                        return Err(failed(error, &label(instance)));
-                    }
-                    tried.push(instance.number);
+                    return Err(failed(error, &label(call.instance())));
                 }
                 first => return Ok((call, first)),
             }
@@ -219,7 +216,7 @@ impl PartReader {
 
 /// Names an instance: its machine and its number.
 pub(crate) fn label(instance: &RemoteInstance) -> String {
-    let machine = instance.arrival.start.hostname.clone();
+    let machine = instance.hostname().map(str::to_owned);
     let machine = machine.or_else(|| instance.arrival.peer.map(|peer| peer.ip().to_string()));
     let machine = machine.unwrap_or_else(|| "worker".to_owned());
     let is_plain = |c: &char| c.is_ascii_alphanumeric() || "-._:".contains(*c);
@@ -241,7 +238,7 @@ pub(super) fn bad_answer(message: String, worker: &str) -> CallError {
         status: 502,
         code: SERVICE_UNAVAILABLE.to_owned(),
         message,
-        place: None,
+        args: Vec::new(),
         worker: worker.to_owned(),
     }
 }
@@ -258,7 +255,7 @@ fn failed(error: ApiErrorProto, worker: &str) -> CallError {
         status,
         code,
         message,
-        place: error.args.get("place").cloned(),
+        args: message::arguments(error.args),
         worker: worker.to_owned(),
     }
 }

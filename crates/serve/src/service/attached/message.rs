@@ -10,8 +10,9 @@ use serde_json::value::RawValue;
 
 use super::super::away::is_small;
 use super::super::{CallError, Request};
-use super::call::bad_answer;
+use super::call::{AttachedCall, bad_answer};
 use crate::task::{BAD_REQUEST, TaskFailure};
+use pkgtool_gate::host::RemoteInstance;
 use pkgtool_gate::instance::Asks;
 use pkgtool_gate::protocol::{
     ApiErrorProto, PartialPredictRequestProto, PayloadProto, PredictRequestProto,
@@ -22,6 +23,8 @@ use pkgtool_gate::protocol::{
 const JSON: &str = "application/json";
 /// The media type of bytes of an unknown kind.
 const BYTES: &str = "application/octet-stream";
+/// The config of a request without one.
+const NO_CONFIG: &str = "{}";
 /// The header with the media types that a client accepts.
 const ACCEPT: &str = "Accept";
 /// The code of an instance's error without a code.
@@ -29,6 +32,9 @@ const SERVICE_ERROR: &str = "mlp-action.common.service-error";
 /// Maximum length of an error's code and message, in characters.
 const MAX_CODE_CHARS: usize = 200;
 const MAX_MESSAGE_CHARS: usize = 10_000;
+/// Maximum number of an error's arguments, and the length of each, in characters.
+const MAX_ARGUMENTS: usize = 32;
+const MAX_ARGUMENT_CHARS: usize = 10_000;
 
 /// The content of an answer.
 pub(super) struct AnsweredPayload {
@@ -56,17 +62,19 @@ pub(super) async fn is_streamed(body: &Bytes) -> Result<bool, CallError> {
         .map_err(|error| CallError::Failed(error.to_string()))
 }
 
-/// Returns the message of a request, and its headers.
+/// Returns the message of a request to an instance, and its headers.
 pub(super) fn asks(
-    (body, data_type): (Bytes, Option<&str>),
-    config: Option<&str>,
+    call: &AttachedCall,
     is_streamed: bool,
-    accept: Option<&str>,
+    instance: &RemoteInstance,
 ) -> (Asks, HashMap<String, String>) {
     let data = Some(PayloadProto {
-        data_type: data_type.map(str::to_owned),
-        body: Some(content(body)),
+        data_type: call.data_type.clone(),
+        body: Some(content(call.body.clone())),
     });
+    // The platform's SDKs parse a config in every request.
+    let default = instance.is_of_platform().then_some(NO_CONFIG);
+    let config = call.config.as_deref().or(default);
     let config = config.map(|config| PayloadProto {
         data_type: None,
         body: Some(payload_proto::Body::Json(config.to_owned())),
@@ -81,7 +89,8 @@ pub(super) fn asks(
     } else {
         Asks::Predict(PredictRequestProto { data, config })
     };
-    let headers = accept.map(|accept| (ACCEPT.to_owned(), accept.to_owned()));
+    let accept = call.accept.as_ref().filter(|accept| *accept != "*/*");
+    let headers = accept.map(|accept| (ACCEPT.to_owned(), accept.clone()));
     (asks, headers.into_iter().collect())
 }
 
@@ -134,12 +143,30 @@ pub(super) fn failure(error: &ApiErrorProto) -> TaskFailure {
         Ok(SimpleStatusProto::NotFound) => 404,
         _ => 500,
     });
-    let short = |text: &str, most| text.chars().take(most).collect::<String>();
     let code = match &*error.code {
         "" => SERVICE_ERROR.to_owned(),
         code => short(code, MAX_CODE_CHARS),
     };
     TaskFailure::new(status, &code, short(&error.message, MAX_MESSAGE_CHARS))
+}
+
+fn short(text: &str, most: usize) -> String {
+    text.chars().take(most).collect()
+}
+
+/// Returns the arguments of an error, without the status.
+pub(super) fn arguments(args: HashMap<String, String>) -> Vec<(String, String)> {
+    let args = args.into_iter().filter(|(name, _)| name != "status");
+    let args = args.map(|(name, value)| {
+        (
+            short(&name, MAX_CODE_CHARS),
+            short(&value, MAX_ARGUMENT_CHARS),
+        )
+    });
+    let mut args: Vec<_> = args.collect();
+    args.sort();
+    args.truncate(MAX_ARGUMENTS);
+    args
 }
 
 /// Returns the request that a service is to answer.

@@ -141,7 +141,7 @@ impl Attached {
         &self,
         (caller, queue): (AccountId, usize),
         tried: &[u64],
-        asks: impl Fn() -> (Asks, HashMap<String, String>),
+        asks: impl Fn(&RemoteInstance) -> (Asks, HashMap<String, String>),
     ) -> Result<InstanceCall, CallError> {
         let waiting = WaitingRequest::count(&self.waiting);
         if waiting.others >= queue {
@@ -153,7 +153,7 @@ impl Attached {
             tokio::pin!(freed);
             freed.as_mut().enable();
             if let Some(instance) = self.roomiest(tried) {
-                let (asks, headers) = asks();
+                let (asks, headers) = asks(&instance);
                 if let Ok(call) = instance.call(asks, headers) {
                     return Ok(call);
                 }
