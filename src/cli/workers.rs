@@ -3,13 +3,13 @@
 use super::block_on::block_on;
 use super::directory::tokens::{self, RevokeArgs, TokenCommand};
 use super::exit::{Exit, Failure};
-use super::remote::workers::{self, ListArgs, WorkerArgs};
+use super::remote::workers::{self, WorkerArgs, WorkerListArgs};
 
 /// The operations on workers.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum WorkersCommand {
     /// List the workers that are attached to a gateway
-    List(ListArgs),
+    List(WorkerListArgs),
     /// Send a worker no more requests; requests in flight end
     Drain(WorkerArgs),
     /// Send a drained worker requests again

@@ -193,19 +193,29 @@ fn served_sessions_print_what_the_pages_show() {
 fn served(block: &str) -> String {
     use crate::support::gateway::Setup;
 
-    const KEY: &str = "export KEY=pk_…";
     let gateway = Setup::new()
         .packages(root().join("packages-examples"))
+        .settings("[workers]\nlisten = \"127.0.0.1:0\"")
         .start();
+    let data = format!("--data-dir {}", gateway.data().display());
     let mut script = String::new();
     for command in block.lines().filter_map(|line| line.strip_prefix("$ ")) {
-        let command = command.replace(KEY, &format!("export KEY={}", gateway.key));
-        let command = command.replace("127.0.0.1:8080", &gateway.address.to_string());
+        let command = command
+            .replace("pk_…", &gateway.key)
+            .replace("127.0.0.1:8080", &gateway.address.to_string())
+            .replace("127.0.0.1:10601", &gateway.gate())
+            .replace("--data-dir data", &data);
         script.extend(["echo @@@\n", &command, "\n"]);
     }
+    let program = Path::new(env!("CARGO_BIN_EXE_pkgtool"));
+    let folder = program.parent().expect("a folder");
+    let others = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{others}", folder.display());
     let ran = Command::new("bash")
         .args(["-c", &script])
         .current_dir(root())
+        .env("PKGTOOL_URL", format!("http://{}", gateway.address))
+        .env("PATH", path)
         .output()
         .expect("bash runs");
     let printed = String::from_utf8_lossy(&ran.stdout).into_owned();

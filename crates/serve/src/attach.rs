@@ -64,7 +64,7 @@ impl AttachedService {
         let gone = || TaskFailure::new(404, "SERVICE_NOT_FOUND", "the service was removed");
         let service = (self.find)().ok_or_else(|| failed(gone(), None))?;
         let request = request_of(data, config, headers);
-        let mut request = request.map_err(|failure| failed(failure, Some("$".to_owned())))?;
+        let mut request = request.map_err(|refusal| call_error(refusal.into()))?;
         let held = self.memory.take(service.owner, request.body.len());
         let held = held.map_err(|error| call_error(CallError::OutOfMemory(error)))?;
         request.memory = Some(Arc::new(held));

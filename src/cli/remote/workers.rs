@@ -15,7 +15,7 @@ use pkgtool_serve::client::AttachedWorker;
 
 /// Arguments of `pkgtool workers list`.
 #[derive(Debug, clap::Args)]
-pub(in super::super) struct ListArgs {
+pub(in super::super) struct WorkerListArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -35,7 +35,7 @@ pub(in super::super) struct WorkerArgs {
 }
 
 /// Lists the workers of an account.
-pub(in super::super) async fn list(args: &ListArgs) -> Result<Exit, Failure> {
+pub(in super::super) async fn list(args: &WorkerListArgs) -> Result<Exit, Failure> {
     let workers = args.remote.client()?.workers(&args.remote.account).await?;
     report::print(&WorkerList(workers), args.json)?;
     Ok(Exit::Clean)

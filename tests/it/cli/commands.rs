@@ -109,7 +109,7 @@ fn completions_and_manual_pages_are_printed() {
         ("elvish", "cand PKG049 'config-duplicate'"),
     ] {
         let script = pkgtool(["completions", shell]).run().expect_code(0).stdout;
-        assert!(!script.contains("worker"), "{shell}");
+        assert!(!script.contains("engine-process"), "{shell}");
         assert!(script.contains(offer), "{shell}");
         let after = script.split_once(offer).map_or("", |(_, after)| after);
         assert!(!after.contains(offer), "{shell} offers it twice");

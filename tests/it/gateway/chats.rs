@@ -220,7 +220,7 @@ fn workers(gateway: &Gateway) -> Vec<String> {
     let children: Vec<String> = children.collect();
     let is_of_models = |process: &&str| {
         let command = fs::read_to_string(format!("/proc/{process}/cmdline"));
-        command.is_ok_and(|command| command.trim_end_matches('\0').ends_with("worker"))
+        command.is_ok_and(|command| command.trim_end_matches('\0').ends_with("engine-process"))
     };
     let processes = children.iter().flat_map(|text| text.split_whitespace());
     processes.filter(is_of_models).map(str::to_owned).collect()

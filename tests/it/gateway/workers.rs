@@ -328,9 +328,9 @@ fn a_server_is_not_ready_while_a_required_service_has_no_worker() {
     gateway.signal("-HUP");
     gateway.until(|| gateway.get("/readyz").status == 503);
     for _ in 0..3 {
-        let told = gateway.get("/readyz").expect_error(503, "NOT_READY").json();
+        let answer = gateway.get("/readyz").expect_error(503, "NOT_READY").json();
         assert_eq!(
-            told["error"]["args"]["reason"],
+            answer["error"]["args"]["reason"],
             "REQUIRED_SERVICE_IS_INACTIVE"
         );
         let worker = TestWorker::attach(&gateway, &token, "a", 1);
@@ -463,7 +463,7 @@ fn tasks_of_a_worker_that_leaves_go_to_another() {
     second.release.notify_one();
     gateway.wait_for(&task, "COMPLETED");
     assert_eq!(gateway.result(&task).expect(200).json()["by"], "second");
-    // Once more elsewhere, then a failure that is told.
+    // It runs once more elsewhere, and then fails.
     let lost = gateway.create("dog", "\"wait\"");
     second.until_seen(2);
     drop(second);

@@ -109,7 +109,7 @@ pub(super) async fn run<H: GateHost>(host: &H, settings: &HostSettings, opened: 
         Ok(freed) => freed,
         Err(error) => return refuse(error).await,
     };
-    let mut session = Session {
+    let mut session = InstanceSession {
         instance: &instance,
         settings,
         beat,
@@ -124,7 +124,7 @@ pub(super) async fn run<H: GateHost>(host: &H, settings: &HostSettings, opened: 
     freed.notify_one();
 }
 
-struct Session<'s> {
+struct InstanceSession<'s> {
     instance: &'s RemoteInstance,
     settings: &'s HostSettings,
     beat: HeartBeatProto,
@@ -135,7 +135,7 @@ struct Session<'s> {
     stopping: Option<Instant>,
 }
 
-impl Session<'_> {
+impl InstanceSession<'_> {
     /// Returns why the connection ended.
     async fn serve(&mut self, answers: &mut Streaming<ServiceToGateProto>) -> String {
         let interval = self.settings.heartbeat;

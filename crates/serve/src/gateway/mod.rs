@@ -35,6 +35,7 @@ mod server;
 pub mod settings;
 mod state;
 mod stopping;
+mod store_error;
 mod stored;
 mod takes;
 mod tls;

@@ -12,6 +12,9 @@ use futures_util::stream::{Stream, TryStreamExt as _};
 
 use super::bodies::{BodyReservation, OutOfBodyMemory};
 
+/// Error code of a service that cannot be reached or whose process crashed.
+pub const SERVICE_UNAVAILABLE: &str = "mlp-action.common.service-unavailable";
+
 /// A predict request from a client.
 #[derive(Debug, Clone, Default)]
 pub struct Request {

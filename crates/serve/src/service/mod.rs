@@ -33,7 +33,9 @@ use std::time::Duration;
 pub use adapter::{AdapterCall, AdapterMethod, AdapterMode};
 pub use attached::Attached;
 pub use bodies::{BodyBuffer, BodyMemory, BodyReservation, OutOfBodyMemory};
-pub use call::{Answer, Body, CallError, Chunks, Refusal, Request, TokenCounts, TokenUsage};
+pub use call::{
+    Answer, Body, CallError, Chunks, Refusal, Request, SERVICE_UNAVAILABLE, TokenCounts, TokenUsage,
+};
 pub use catalog::{Catalog, CatalogOptions, Numbering, PackageDirectory, SettingsOf, Unserved};
 pub use description::{Description, MethodDescription};
 pub use device::{

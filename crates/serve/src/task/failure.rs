@@ -4,8 +4,7 @@
 use super::{StoredAnswer, TaskFailure};
 use crate::service::CallError;
 
-/// Error code of a service that cannot be reached or whose process crashed.
-pub const SERVICE_UNAVAILABLE: &str = "mlp-action.common.service-unavailable";
+pub use crate::service::SERVICE_UNAVAILABLE;
 
 /// Error code of an invalid request.
 pub const BAD_REQUEST: &str = "BAD_REQUEST";

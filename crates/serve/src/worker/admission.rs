@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-use super::{AttachedInstance, AttachedService, Workers, machine};
+use super::{WorkerInstance, WorkerService, Workers, machine};
 use crate::account::WorkerToken;
 use crate::database::Timestamp;
 use crate::service::attached::label;
@@ -13,7 +13,7 @@ use pkgtool_gate::protocol::{ApiErrorProto, ServiceInfoProto, SimpleStatusProto,
 
 /// The place of an admitted instance.
 pub struct WorkerTicket {
-    service: AttachedService,
+    service: WorkerService,
     token: WorkerToken,
 }
 
@@ -122,7 +122,7 @@ impl GateHost for Workers {
         if machine.is_some_and(|machine| self.drained().contains(&machine)) {
             instance.drain(true);
         }
-        let attached = AttachedInstance {
+        let attached = WorkerInstance {
             instance: Arc::clone(instance),
             service: service.clone(),
             token,

@@ -61,8 +61,8 @@ pub struct NamedService {
 /// The attached instances of all services.
 pub struct Workers {
     options: WorkersOptions,
-    services: Mutex<BTreeMap<(AccountId, String), AttachedService>>,
-    instances: Mutex<HashMap<u64, AttachedInstance>>,
+    services: Mutex<BTreeMap<(AccountId, String), WorkerService>>,
+    instances: Mutex<HashMap<u64, WorkerInstance>>,
     /// Machines that an operator drained: token and name.
     drained: Mutex<BTreeSet<(i64, String)>>,
     resumed: watch::Sender<u64>,
@@ -71,21 +71,21 @@ pub struct Workers {
 }
 
 #[derive(Debug, Clone)]
-struct AttachedService {
+struct WorkerService {
     named: NamedService,
     attached: Arc<Attached>,
 }
 
 #[derive(Debug, Clone)]
-struct AttachedInstance {
+struct WorkerInstance {
     instance: Arc<RemoteInstance>,
-    service: AttachedService,
+    service: WorkerService,
     token: WorkerToken,
 }
 
 /// An attached instance, for operators.
 #[derive(Debug, Clone)]
-pub struct WorkerState {
+pub struct WorkerInfo {
     /// Its number.
     pub number: u64,
     /// The account that owns its service.
@@ -154,15 +154,15 @@ impl Workers {
     }
 
     /// Returns all attached instances, in the order in which they attached.
-    pub fn list(&self) -> Vec<WorkerState> {
+    pub fn list(&self) -> Vec<WorkerInfo> {
         let mut all: Vec<_> = self.instances().values().cloned().collect();
         all.sort_by_key(|it| it.instance.number);
-        all.into_iter().map(WorkerState::from).collect()
+        all.into_iter().map(WorkerInfo::from).collect()
     }
 
     /// Sends an instance of an account no more requests, or sends it requests again. Returns `None` if it is not
     /// attached.
-    pub fn drain(&self, account: AccountId, number: u64, drain: bool) -> Option<WorkerState> {
+    pub fn drain(&self, account: AccountId, number: u64, drain: bool) -> Option<WorkerInfo> {
         let found = self.instances().get(&number).cloned();
         let found = found.filter(|it| it.service.named.owner == account)?;
         let machine = machine(found.token.id, &found.instance);
@@ -208,7 +208,7 @@ impl Workers {
                 };
                 let attached = Attached::new(*since, self.options.max_answer, self.resumed.clone());
                 let attached = Arc::new(attached);
-                added.push((key.clone(), AttachedService { named, attached }));
+                added.push((key.clone(), WorkerService { named, attached }));
             }
         }
         let mut services = self.services();
@@ -221,7 +221,7 @@ impl Workers {
         }
         drop(services);
         let instances: Vec<_> = self.instances().values().cloned().collect();
-        for AttachedInstance {
+        for WorkerInstance {
             instance, token, ..
         } in instances
         {
@@ -233,11 +233,11 @@ impl Workers {
         Ok(())
     }
 
-    fn services(&self) -> MutexGuard<'_, BTreeMap<(AccountId, String), AttachedService>> {
+    fn services(&self) -> MutexGuard<'_, BTreeMap<(AccountId, String), WorkerService>> {
         self.services.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn instances(&self) -> MutexGuard<'_, HashMap<u64, AttachedInstance>> {
+    fn instances(&self) -> MutexGuard<'_, HashMap<u64, WorkerInstance>> {
         self.instances
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -253,13 +253,13 @@ fn machine(token: i64, instance: &RemoteInstance) -> Option<(i64, String)> {
     Some((token, instance.hostname()?.to_owned()))
 }
 
-impl AttachedService {
+impl WorkerService {
     fn service(self, make: &MakeService) -> Service {
         make(self.named, ServiceKind::Attached(self.attached))
     }
 }
 
-impl WorkerState {
+impl WorkerInfo {
     /// Returns the name of its machine.
     pub fn machine(&self) -> &str {
         self.label
@@ -268,9 +268,9 @@ impl WorkerState {
     }
 }
 
-impl From<AttachedInstance> for WorkerState {
-    fn from(it: AttachedInstance) -> Self {
-        let AttachedInstance {
+impl From<WorkerInstance> for WorkerInfo {
+    fn from(it: WorkerInstance) -> Self {
+        let WorkerInstance {
             instance,
             service,
             token,

@@ -30,7 +30,7 @@ pub use child::{Next, confined, limit_further_memory, limit_memory, panic_text, 
 
 /// The argument that starts the binary as a child process. The next argument names its work;
 /// without one it runs models.
-pub const WORKER_ARGUMENT: &str = "worker";
+pub const WORKER_ARGUMENT: &str = "engine-process";
 
 /// Maximum output of a child that is kept, in bytes.
 const KEPT_OUTPUT_BYTES: usize = 8 << 10;

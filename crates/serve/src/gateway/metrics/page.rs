@@ -12,7 +12,7 @@ use crate::metric::{Histogram, Page, PageFormat};
 use crate::service::engine::SessionState;
 use crate::service::meter::{AnswerOutcome, Meter, ServiceOperation};
 use crate::service::{Service, ServiceKind};
-use crate::worker::WorkerState;
+use crate::worker::WorkerInfo;
 
 /// A metric's name, its help, and the function that reads its value: times, a count, or current
 /// activity.
@@ -43,7 +43,7 @@ pub(in crate::gateway) struct CurrentState {
     pub(in crate::gateway) sizes: StorageSizes,
     pub(in crate::gateway) accounts: Vec<AccountMetrics>,
     /// Attached workers.
-    pub(in crate::gateway) workers: Vec<WorkerState>,
+    pub(in crate::gateway) workers: Vec<WorkerInfo>,
 }
 
 /// An account's values on the page.
@@ -315,7 +315,7 @@ fn write_upstreams(page: &mut Page, services: &[Arc<Service>], names: &VisibleNa
 }
 
 /// Writes the attached workers, for operators and owners only. Workers of a machine and a service share labels.
-fn write_workers(page: &mut Page, workers: &[WorkerState], names: &VisibleNames) {
+fn write_workers(page: &mut Page, workers: &[WorkerInfo], names: &VisibleNames) {
     let mut machines: BTreeMap<(String, &str), MachineMetrics> = BTreeMap::new();
     for worker in workers {
         if !names.has_account(&worker.account_name) {

@@ -14,7 +14,7 @@ use super::super::extract::InPath;
 use super::operation::{BodySchema, REFUSED, RouteOperation};
 use super::path::Routes;
 use crate::account::Permission;
-use crate::worker::WorkerState;
+use crate::worker::WorkerInfo;
 use pkgtool_gate::host::InstanceState;
 
 /// Returns the routes, without a prefix.
@@ -89,8 +89,8 @@ struct WorkerPath {
     worker: String,
 }
 
-impl From<WorkerState> for WorkerData {
-    fn from(worker: WorkerState) -> Self {
+impl From<WorkerInfo> for WorkerData {
+    fn from(worker: WorkerInfo) -> Self {
         let activity = worker.activity;
         Self {
             id: worker.number,

@@ -1,8 +1,9 @@
-//! Default values of the settings.
+//! Default values of the settings, and timeouts as durations.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::operators::{
     Admin, BatchLimits, Console, MetricsBounds, TrainingLimits, TrustedProxies, UsageKept,
@@ -77,6 +78,23 @@ impl Default for Timeouts {
             body_s: 60.0,
             grace_s: 10.0,
         }
+    }
+}
+
+impl Timeouts {
+    /// Returns the timeout for the head of a request.
+    pub fn header(&self) -> Duration {
+        Duration::from_secs_f64(self.header_s)
+    }
+
+    /// Returns the timeout for the body of a request.
+    pub fn body(&self) -> Duration {
+        Duration::from_secs_f64(self.body_s)
+    }
+
+    /// Returns the grace period for running requests and tasks when the server stops.
+    pub fn grace(&self) -> Duration {
+        Duration::from_secs_f64(self.grace_s)
     }
 }
 

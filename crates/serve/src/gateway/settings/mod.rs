@@ -585,20 +585,3 @@ impl Limits {
         }
     }
 }
-
-impl Timeouts {
-    /// Returns the timeout for the head of a request.
-    pub fn header(&self) -> Duration {
-        Duration::from_secs_f64(self.header_s)
-    }
-
-    /// Returns the timeout for the body of a request.
-    pub fn body(&self) -> Duration {
-        Duration::from_secs_f64(self.body_s)
-    }
-
-    /// Returns the grace period for running requests and tasks when the server stops.
-    pub fn grace(&self) -> Duration {
-        Duration::from_secs_f64(self.grace_s)
-    }
-}

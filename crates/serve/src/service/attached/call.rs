@@ -11,12 +11,11 @@ use super::super::deadline::CallDeadline;
 use super::super::events::DONE;
 use super::super::{Answer, Body, CallError, Chunks, Request};
 use super::Attached;
-use super::message::{self, AnsweredPayload};
+use super::message::{self, AnsweredPayload, RequestContent, bad_answer, failed};
 use crate::account::AccountId;
-use crate::task::{SERVICE_UNAVAILABLE, TaskFailure};
 use pkgtool_gate::host::{CallEvent, InstanceCall, RemoteInstance};
 use pkgtool_gate::protocol::service_to_gate_proto::Body as Sent;
-use pkgtool_gate::protocol::{ApiErrorProto, PartialPredictResponseProto, code};
+use pkgtool_gate::protocol::{PartialPredictResponseProto, code};
 
 /// The media type of server-sent events.
 const EVENTS: &str = "text/event-stream";
@@ -25,10 +24,7 @@ const EVENTS: &str = "text/event-stream";
 #[derive(Debug)]
 pub struct AttachedCall {
     attached: Arc<Attached>,
-    pub(super) body: Bytes,
-    pub(super) config: Option<String>,
-    pub(super) data_type: Option<String>,
-    pub(super) accept: Option<String>,
+    content: RequestContent,
     /// The answer is wanted in parts.
     is_streamed: bool,
     /// Maximum number of waiting requests.
@@ -51,10 +47,12 @@ impl AttachedCall {
         Ok(Self {
             attached: Arc::clone(attached),
             is_streamed: message::is_streamed(&request.body).await?,
-            body: request.body.clone(),
-            config: request.config.clone(),
-            data_type: request.data_type.clone(),
-            accept: request.accept.clone(),
+            content: RequestContent {
+                body: request.body.clone(),
+                config: request.config.clone(),
+                data_type: request.data_type.clone(),
+                accept: request.accept.clone(),
+            },
             queue,
             _memory: request.memory.clone(),
         })
@@ -92,7 +90,8 @@ impl AttachedCall {
         let mut tried = Vec::new();
         let mut is_streamed = self.is_streamed;
         loop {
-            let asks = |instance: &RemoteInstance| message::asks(self, is_streamed, instance);
+            let asks =
+                |instance: &RemoteInstance| message::asks(&self.content, is_streamed, instance);
             let place = (caller, self.queue);
             let mut call = self.attached.place(place, &tried, asks).await?;
             match call.next().await.map_err(|_| CallError::Lost)? {
@@ -230,32 +229,4 @@ fn unexpected(event: &CallEvent, worker: &str) -> CallError {
         _ => "the worker's answer is of another kind than the request",
     };
     bad_answer(message.to_owned(), worker)
-}
-
-/// Returns the error for an answer that cannot be passed on.
-pub(super) fn bad_answer(message: String, worker: &str) -> CallError {
-    CallError::Instance {
-        status: 502,
-        code: SERVICE_UNAVAILABLE.to_owned(),
-        message,
-        args: Vec::new(),
-        worker: worker.to_owned(),
-    }
-}
-
-/// Converts an error of an instance.
-fn failed(error: ApiErrorProto, worker: &str) -> CallError {
-    let TaskFailure {
-        status,
-        code,
-        message,
-        ..
-    } = message::failure(&error);
-    CallError::Instance {
-        status,
-        code,
-        message,
-        args: message::arguments(error.args),
-        worker: worker.to_owned(),
-    }
 }

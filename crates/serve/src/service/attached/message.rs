@@ -9,9 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::super::away::is_small;
-use super::super::{CallError, Request};
-use super::call::{AttachedCall, bad_answer};
-use crate::task::{BAD_REQUEST, TaskFailure};
+use super::super::{CallError, Refusal, Request, SERVICE_UNAVAILABLE};
 use pkgtool_gate::host::RemoteInstance;
 use pkgtool_gate::instance::Asks;
 use pkgtool_gate::protocol::{
@@ -35,6 +33,15 @@ const MAX_MESSAGE_CHARS: usize = 10_000;
 /// Maximum number of an error's arguments, and the length of each, in characters.
 const MAX_ARGUMENTS: usize = 32;
 const MAX_ARGUMENT_CHARS: usize = 10_000;
+
+/// The content of a request.
+#[derive(Debug)]
+pub(super) struct RequestContent {
+    pub(super) body: Bytes,
+    pub(super) config: Option<String>,
+    pub(super) data_type: Option<String>,
+    pub(super) accept: Option<String>,
+}
 
 /// The content of an answer.
 pub(super) struct AnsweredPayload {
@@ -64,17 +71,17 @@ pub(super) async fn is_streamed(body: &Bytes) -> Result<bool, CallError> {
 
 /// Returns the message of a request to an instance, and its headers.
 pub(super) fn asks(
-    call: &AttachedCall,
+    content: &RequestContent,
     is_streamed: bool,
     instance: &RemoteInstance,
 ) -> (Asks, HashMap<String, String>) {
     let data = Some(PayloadProto {
-        data_type: call.data_type.clone(),
-        body: Some(content(call.body.clone())),
+        data_type: content.data_type.clone(),
+        body: Some(payload_body(content.body.clone())),
     });
     // The platform's SDKs parse a config in every request.
     let default = instance.is_of_platform().then_some(NO_CONFIG);
-    let config = call.config.as_deref().or(default);
+    let config = content.config.as_deref().or(default);
     let config = config.map(|config| PayloadProto {
         data_type: None,
         body: Some(payload_proto::Body::Json(config.to_owned())),
@@ -89,13 +96,13 @@ pub(super) fn asks(
     } else {
         Asks::Predict(PredictRequestProto { data, config })
     };
-    let accept = call.accept.as_ref().filter(|accept| *accept != "*/*");
+    let accept = content.accept.as_ref().filter(|accept| *accept != "*/*");
     let headers = accept.map(|accept| (ACCEPT.to_owned(), accept.clone()));
     (asks, headers.into_iter().collect())
 }
 
 /// Text goes as `json`, everything else as bytes.
-fn content(body: Bytes) -> payload_proto::Body {
+fn payload_body(body: Bytes) -> payload_proto::Body {
     match String::from_utf8(body.into()) {
         Ok(text) => payload_proto::Body::Json(text),
         Err(error) => payload_proto::Body::Protobuf(error.into_bytes()),
@@ -122,6 +129,17 @@ pub(super) fn answered(
     })
 }
 
+/// Returns the error for an answer that cannot be passed on.
+pub(super) fn bad_answer(message: String, worker: &str) -> CallError {
+    CallError::Instance {
+        status: 502,
+        code: SERVICE_UNAVAILABLE.to_owned(),
+        message,
+        args: Vec::new(),
+        worker: worker.to_owned(),
+    }
+}
+
 /// Returns whether a data type is a media type that can stand in a header.
 fn is_media_type(name: &str) -> bool {
     let is_address = name.contains("://");
@@ -131,8 +149,8 @@ fn is_media_type(name: &str) -> bool {
         && name.bytes().all(|it| (b' '..=b'~').contains(&it))
 }
 
-/// Returns the failure that an instance's error means.
-pub(super) fn failure(error: &ApiErrorProto) -> TaskFailure {
+/// Converts an error of an instance.
+pub(super) fn failed(error: ApiErrorProto, worker: &str) -> CallError {
     let exact = error
         .args
         .get("status")
@@ -147,7 +165,13 @@ pub(super) fn failure(error: &ApiErrorProto) -> TaskFailure {
         "" => SERVICE_ERROR.to_owned(),
         code => short(code, MAX_CODE_CHARS),
     };
-    TaskFailure::new(status, &code, short(&error.message, MAX_MESSAGE_CHARS))
+    CallError::Instance {
+        status,
+        code,
+        message: short(&error.message, MAX_MESSAGE_CHARS),
+        args: arguments(error.args),
+        worker: worker.to_owned(),
+    }
 }
 
 fn short(text: &str, most: usize) -> String {
@@ -155,7 +179,7 @@ fn short(text: &str, most: usize) -> String {
 }
 
 /// Returns the arguments of an error, without the status.
-pub(super) fn arguments(args: HashMap<String, String>) -> Vec<(String, String)> {
+fn arguments(args: HashMap<String, String>) -> Vec<(String, String)> {
     let args = args.into_iter().filter(|(name, _)| name != "status");
     let args = args.map(|(name, value)| {
         (
@@ -174,8 +198,8 @@ pub(crate) fn request_of(
     data: Option<PayloadProto>,
     config: Option<PayloadProto>,
     headers: &HashMap<String, String>,
-) -> Result<Request, TaskFailure> {
-    let invalid = |message: &str| TaskFailure::new(400, BAD_REQUEST, message);
+) -> Result<Request, Refusal> {
+    let invalid = |message: &str| Refusal::at("$", message);
     let data = data.ok_or_else(|| invalid("the request has no data: expected a payload"))?;
     let body = match data.body {
         Some(payload_proto::Body::Json(text)) => Bytes::from(text),
@@ -209,7 +233,7 @@ pub(crate) fn request_of(
 pub(crate) fn answer_payload(content_type: &str, body: Bytes) -> PayloadProto {
     let essence = content_type.split(';').next().unwrap_or_default();
     let is_json = essence.trim().eq_ignore_ascii_case(JSON);
-    match content(body) {
+    match payload_body(body) {
         payload_proto::Body::Json(text) if is_json => PayloadProto {
             data_type: None,
             body: Some(payload_proto::Body::Json(text)),
@@ -250,8 +274,8 @@ mod tests {
             (Some(of(None)), None),
             (Some(of(json("1"))), Some(of(bytes))),
         ] {
-            let error = request(data, config).expect_err("it is invalid");
-            assert_eq!((error.status, &*error.code), (400, BAD_REQUEST));
+            let refusal = request(data, config).expect_err("it is invalid");
+            assert_eq!(refusal.place.as_deref(), Some("$"));
         }
     }
 
@@ -295,18 +319,37 @@ mod tests {
 
     #[test]
     fn errors_of_instances_are_passed_on_within_limits() {
+        let failure = |error: &ApiErrorProto| match failed(error.clone(), "desk/1") {
+            CallError::Instance {
+                status,
+                code,
+                message,
+                args,
+                ..
+            } => (status, code, message, args),
+            other => panic!("expected an error of an instance, got {other:?}"),
+        };
         let mut error = ApiErrorProto {
             code: String::new(),
             message: "x".repeat(20_000),
             status: SimpleStatusProto::NotFound.into(),
-            args: HashMap::new(),
+            args: (0..100)
+                .map(|at| (at.to_string(), "y".repeat(20_000)))
+                .collect(),
         };
-        let found = failure(&error);
-        assert_eq!((found.status, &*found.code), (404, SERVICE_ERROR));
-        assert_eq!(found.message.len(), MAX_MESSAGE_CHARS);
+        let (status, code, message, args) = failure(&error);
+        assert_eq!((status, &*code), (404, SERVICE_ERROR));
+        assert_eq!(message.len(), MAX_MESSAGE_CHARS);
+        assert_eq!(args.len(), MAX_ARGUMENTS);
+        assert!(
+            args.iter()
+                .all(|(_, value)| value.len() == MAX_ARGUMENT_CHARS)
+        );
+        error.args.clear();
         for (status, expected) in [("409", 409), ("200", 404), ("no", 404), ("99999", 404)] {
             error.args.insert("status".to_owned(), status.to_owned());
-            assert_eq!(failure(&error).status, expected);
+            let (status, _, _, args) = failure(&error);
+            assert_eq!((status, args.len()), (expected, 0));
         }
     }
 }

@@ -93,10 +93,10 @@ mod tests {
     #[test]
     fn the_command_keeps_its_arguments_and_loses_the_rest_of_the_environment() {
         let mut command = Command::new("/bin/pkgtool");
-        command.arg("worker").env_clear().env("TZ", "UTC");
+        command.arg("engine-process").env_clear().env("TZ", "UTC");
         let outer = wrapped(&command, &SandboxPermissions::default());
         let arguments: Vec<_> = outer.get_args().skip(2).collect();
-        assert_eq!(arguments, ["/bin/pkgtool", "worker"]);
+        assert_eq!(arguments, ["/bin/pkgtool", "engine-process"]);
         let set: Vec<_> = outer.get_envs().collect();
         assert_eq!(set, [("TZ".as_ref(), Some("UTC".as_ref()))]);
     }

@@ -93,7 +93,7 @@ struct FileForm {
     file: Vec<u8>,
     /// Seconds until the file is deleted.
     #[serde(rename = "expires_after[seconds]")]
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, nullable = false)]
     expires_after: Option<u32>,
 }
 
