@@ -1,10 +1,11 @@
-//! `pkgtool attach`.
+//! `pkgtool attach`, and how commands reach gates.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::block_on::runtime;
@@ -18,12 +19,12 @@ use pkgtool_gate::address::GateAddress;
 use pkgtool_gate::instance::{self, InstanceSettings, InstanceToken, Security};
 use pkgtool_serve::attach::{AttachedService, descriptor, hostname};
 use pkgtool_serve::gateway::settings::Log;
-use pkgtool_serve::service::{BodyMemory, Service, ServiceKind};
+use pkgtool_serve::service::{BodyMemory, Catalog, Service, ServiceKind};
 
 /// Maximum size of a file with tokens.
 const MAX_TOKEN_FILE_BYTES: u64 = 1 << 20;
 /// Memory for the bodies of requests. A single one may use half of it.
-const BODY_MEMORY_BYTES: usize = 512 << 20;
+pub(super) const BODY_MEMORY_BYTES: usize = 512 << 20;
 /// Maximum size of a certificate.
 const MAX_CERTIFICATE_BYTES: u64 = 1 << 20;
 
@@ -35,6 +36,17 @@ pub(super) struct AttachArgs {
     #[arg(value_name = "PACKAGES", required = true)]
     packages: Vec<PathBuf>,
 
+    #[command(flatten)]
+    gate: GateArgs,
+
+    /// Maximum number of requests in flight for each gate
+    #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
+    in_flight: u16,
+}
+
+/// How a command reaches its gates.
+#[derive(Debug, clap::Args)]
+pub(super) struct GateArgs {
     /// Addresses of gates [default: `MLP_GRPC_HOSTS` or `MLP_GRPC_HOST`; port 443]
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
     gate: Vec<GateAddress>,
@@ -53,19 +65,47 @@ pub(super) struct AttachArgs {
 
     /// Name of this machine for the gates' operators [default: the system's]
     #[arg(long, value_name = "NAME")]
-    name: Option<String>,
-
-    /// Maximum number of requests in flight for each gate
-    #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
-    in_flight: u16,
+    pub(super) name: Option<String>,
 
     /// Seconds for requests in flight to end after a signal to stop
     #[arg(long, value_name = "SECONDS", default_value_t = 20)]
-    grace: u32,
+    pub(super) grace: u32,
 
     /// Path of the ONNX Runtime library [default: search for it]
     #[arg(long, value_name = "FILE")]
-    ort_lib: Option<PathBuf>,
+    pub(super) ort_lib: Option<PathBuf>,
+}
+
+/// Gates, tokens and protection, from arguments and the platform's variables.
+pub(super) struct GateConnection {
+    pub(super) gates: Vec<GateAddress>,
+    pub(super) tokens: Vec<ServiceToken>,
+    pub(super) security: Security,
+}
+
+impl GateArgs {
+    /// Reads the arguments, and the platform's variables where they are absent.
+    pub(super) fn connection(&self) -> Result<GateConnection, Failure> {
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        Ok(GateConnection {
+            gates: gates(self, variable)?,
+            tokens: tokens(self, variable)?,
+            security: security(self, variable)?,
+        })
+    }
+}
+
+impl GateConnection {
+    /// Returns the addresses, for a message.
+    pub(super) fn names(&self) -> String {
+        let names: Vec<String> = self.gates.iter().map(ToString::to_string).collect();
+        names.join(", ")
+    }
+}
+
+/// Returns the name and the version of the program, for the gates' operators.
+pub(super) fn image() -> String {
+    format!("pkgtool {}", env!("CARGO_PKG_VERSION"))
 }
 
 const EXAMPLES: &str = "\
@@ -75,58 +115,24 @@ Examples:
 
 /// Runs the command.
 pub(super) fn run(args: &AttachArgs) -> Result<Exit, Failure> {
-    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let gates = gates(args, variable)?;
-    let tokens = tokens(args, variable)?;
-    let security = security(args, variable)?;
+    let connection = args.gate.connection()?;
     let (_log, _) = log::start(&Log::default()).map_err(Failure::Other)?;
-    runtime()?.block_on(attach(args, (gates, tokens, security)))
+    runtime()?.block_on(async {
+        let engines = local_catalog::engines(args.gate.ort_lib.clone())?;
+        let catalog = local_catalog::start(&args.packages, &engines)?;
+        until_stopped(|stop| attach(args, connection, catalog, stop)).await
+    })
 }
 
-async fn attach(
-    args: &AttachArgs,
-    (gates, tokens, security): (Vec<GateAddress>, Vec<ServiceToken>, Security),
+/// Runs until the first signal to stop has taken effect, or a second one comes.
+pub(super) async fn until_stopped<F: Future<Output = Result<(), Failure>>>(
+    work: impl FnOnce(watch::Receiver<bool>) -> F,
 ) -> Result<Exit, Failure> {
     let stop = stop_signal(&Arc::default());
     let stop = stop.map_err(|error| Failure::Other(error.to_string()))?;
-    let catalog = local_catalog::start(&args.packages, args.ort_lib.clone())?;
-    let services = catalog.all();
-    for unserved in catalog.unserved().iter() {
-        let (path, reason) = (unserved.path.display(), &unserved.reason);
-        output::print_message("warning", &format!("{path} is not attached: {reason}"));
-    }
-    let matched = matched(&services, tokens)?;
-    let mut text = String::new();
-    let mut instances = JoinSet::new();
-    let memory = BodyMemory::new(BODY_MEMORY_BYTES);
-    let names: Vec<String> = gates.iter().map(ToString::to_string).collect();
-    let names = names.join(", ");
-    for (service, token) in matched {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "attaching {} to {names}", service.name);
-        let settings = InstanceSettings {
-            gates: gates.clone(),
-            token: token.secret,
-            descriptor: descriptor(&service),
-            hostname: args.name.clone().or_else(hostname),
-            image: Some(format!("pkgtool {}", env!("CARGO_PKG_VERSION"))),
-            security: security.clone(),
-            in_flight: usize::from(args.in_flight),
-            grace: Duration::from_secs(u64::from(args.grace)),
-        };
-        let (found, name) = (Arc::clone(&catalog), service.name.clone());
-        let find = move || found.find(local_catalog::OWNER, &name);
-        let attached = AttachedService::new(find, Arc::clone(&memory));
-        instances.spawn(instance::serve(settings, Arc::new(attached), stop.clone()));
-    }
-    output::print(&text)?;
-    let mut again = stop;
-    let end = async {
-        while instances.join_next().await.is_some() {}
-        catalog.stop().await;
-    };
+    let mut again = stop.clone();
     tokio::select! {
-        () = end => {}
+        done = work(stop) => done?,
         () = second_signal(&mut again) => {
             output::note("stopped at once after a second signal");
         }
@@ -134,9 +140,50 @@ async fn attach(
     Ok(Exit::Clean)
 }
 
+async fn attach(
+    args: &AttachArgs,
+    connection: GateConnection,
+    catalog: Arc<Catalog>,
+    stop: watch::Receiver<bool>,
+) -> Result<(), Failure> {
+    let services = catalog.all();
+    for unserved in catalog.unserved().iter() {
+        let (path, reason) = (unserved.path.display(), &unserved.reason);
+        output::print_message("warning", &format!("{path} is not attached: {reason}"));
+    }
+    let names = connection.names();
+    let matched = matched(&services, connection.tokens)?;
+    let mut text = String::new();
+    let mut instances = JoinSet::new();
+    let memory = BodyMemory::new(BODY_MEMORY_BYTES);
+    for (service, token) in matched {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "attaching {} to {names}", service.name);
+        let settings = InstanceSettings {
+            gates: connection.gates.clone(),
+            token: token.secret,
+            descriptor: descriptor(&service),
+            hostname: args.gate.name.clone().or_else(hostname),
+            image: Some(image()),
+            worker: None,
+            security: connection.security.clone(),
+            in_flight: usize::from(args.in_flight),
+            grace: Duration::from_secs(u64::from(args.gate.grace)),
+        };
+        let (found, name) = (Arc::clone(&catalog), service.name.clone());
+        let find = move || found.find(local_catalog::OWNER, &name);
+        let attached = AttachedService::new(find, Arc::clone(&memory));
+        instances.spawn(instance::serve(settings, Arc::new(attached), stop.clone()));
+    }
+    output::print(&text)?;
+    while instances.join_next().await.is_some() {}
+    catalog.stop().await;
+    Ok(())
+}
+
 /// Returns the addresses of the gates: the arguments, or the platform's variables.
 fn gates(
-    args: &AttachArgs,
+    args: &GateArgs,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Vec<GateAddress>, Failure> {
     if !args.gate.is_empty() {
@@ -157,7 +204,7 @@ fn gates(
 
 /// Returns how connections are protected.
 fn security(
-    args: &AttachArgs,
+    args: &GateArgs,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Security, Failure> {
     let is_plain = || match variable("MLP_GRPC_SECURE").as_deref() {
@@ -183,10 +230,10 @@ fn read(path: &Path, most: u64) -> Result<Vec<u8>, Failure> {
 
 /// The token of an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct ServiceToken {
+pub(super) struct ServiceToken {
     /// The name or number of the service.
     model: String,
-    secret: InstanceToken,
+    pub(super) secret: InstanceToken,
 }
 
 impl ServiceToken {
@@ -207,7 +254,7 @@ impl ServiceToken {
 
 /// Returns the tokens: those of the file, or the platform's variable. Errors do not show them.
 fn tokens(
-    args: &AttachArgs,
+    args: &GateArgs,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Vec<ServiceToken>, Failure> {
     let Some(path) = &args.token_file else {

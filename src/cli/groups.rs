@@ -21,7 +21,9 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ),
     (
         "Serve",
-        &["serve", "attach", "train", "services", "predict", "task"],
+        &[
+            "serve", "attach", "worker", "train", "services", "predict", "task",
+        ],
     ),
     ("Operate", &["accounts", "keys", "workers", "admin"]),
     ("Other", &["completions", "man", HELP]),

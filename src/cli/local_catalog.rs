@@ -12,15 +12,25 @@ use pkgtool_serve::service::{Catalog, CatalogOptions, PackageDirectory, ServiceS
 /// The account that owns all services.
 pub(super) const OWNER: AccountId = AccountId(0);
 
+/// Returns the engines of this machine.
+pub(super) fn engines(ort_lib: Option<PathBuf>) -> Result<Arc<Engines>, Failure> {
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::Other(format!("cannot find the pkgtool binary: {error}")))?;
+    let budget = Machine::this().memory_bytes / 2;
+    Ok(Engines::new(program, budget, ort_lib))
+}
+
 /// Returns the services of the packages below these directories. Must be called on a tokio runtime.
-pub(super) fn start(paths: &[PathBuf], ort_lib: Option<PathBuf>) -> Result<Arc<Catalog>, Failure> {
+pub(super) fn start(paths: &[PathBuf], engines: &Arc<Engines>) -> Result<Arc<Catalog>, Failure> {
     if let Some(missing) = paths.iter().find(|path| !path.is_dir()) {
         let shown = missing.display();
         return Err(Failure::Nothing(format!("{shown}: no such directory")));
     }
-    let program = std::env::current_exe()
-        .map_err(|error| Failure::Other(format!("cannot find the pkgtool binary: {error}")))?;
-    let budget = Machine::this().memory_bytes / 2;
+    open(paths, engines).map_err(Failure::Other)
+}
+
+/// Returns the services of the packages below these existing directories. Must be called on a tokio runtime.
+pub(super) fn open(paths: &[PathBuf], engines: &Arc<Engines>) -> Result<Arc<Catalog>, String> {
     let directories = paths.iter().map(|path| PackageDirectory {
         path: path.clone(),
         owner: OWNER,
@@ -28,11 +38,11 @@ pub(super) fn start(paths: &[PathBuf], ort_lib: Option<PathBuf>) -> Result<Arc<C
         named_by_folders: false,
         left_out: Vec::new(),
     });
-    let catalog = Catalog::start(CatalogOptions {
+    Catalog::start(CatalogOptions {
         directories: directories.collect(),
         settings: Box::new(|_, _| ServiceSettings::default()),
         number: Box::new(|_, _| Ok(0)),
-        engines: Engines::new(program, budget, ort_lib),
-    });
-    catalog.map_err(Failure::Other)
+        engines: Arc::clone(engines),
+        attached: None,
+    })
 }

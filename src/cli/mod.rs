@@ -62,6 +62,8 @@ mod services;
 mod train;
 mod validate;
 #[cfg(feature = "serve")]
+mod worker;
+#[cfg(feature = "serve")]
 mod workers;
 
 use std::process::ExitCode;

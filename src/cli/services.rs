@@ -1,15 +1,17 @@
 //! The commands that run, train, call and manage a gateway.
 
 use super::exit::{Exit, Failure};
-use super::{admin, attach, directory, remote, serve, train, workers};
+use super::{admin, attach, directory, remote, serve, train, worker, workers};
 
-/// The commands `serve`, `attach`, `train`, `services`, `predict`, `task`, `accounts`, `keys`, `workers` and `admin`.
+/// The commands `serve`, `attach`, `worker`, `train`, `services`, `predict`, `task`, `accounts`, `keys`, `workers` and `admin`.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum ServicesCommand {
     /// Serve packages over HTTP: synchronous and asynchronous predict
     Serve(serve::ServeArgs),
     /// Answer requests of a platform's gates with local packages
     Attach(attach::AttachArgs),
+    /// Run packages of a gateway on this machine, which has none of its own
+    Worker(worker::WorkerCommandArgs),
     /// Train a classifier on the embeddings of a package's model
     Train(train::TrainArgs),
     #[command(flatten)]
@@ -29,6 +31,7 @@ pub(super) fn run(command: &ServicesCommand) -> Result<Exit, Failure> {
     match command {
         ServicesCommand::Serve(args) => serve::run(args),
         ServicesCommand::Attach(args) => attach::run(args),
+        ServicesCommand::Worker(args) => worker::run(args),
         ServicesCommand::Train(args) => train::run(args),
         ServicesCommand::Remote(command) => remote::run(command),
         ServicesCommand::Directory(command) => directory::run(command),

@@ -101,7 +101,8 @@ async fn train(
     place: &Path,
 ) -> Result<Value, Failure> {
     let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
-    let catalog = local_catalog::start(std::slice::from_ref(&args.base), args.ort_lib.clone())?;
+    let engines = local_catalog::engines(args.ort_lib.clone())?;
+    let catalog = local_catalog::start(std::slice::from_ref(&args.base), &engines)?;
     let device = base(&catalog, args)?;
     let progress = Arc::new(TrainingProgress::default());
     let bar = show(&progress);

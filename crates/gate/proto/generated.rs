@@ -57,7 +57,7 @@ pub struct GateToServiceProto {
     >,
     #[prost(
         oneof = "gate_to_service_proto::Body",
-        tags = "2, 3, 4, 5, 101, 102, 103, 105, 106, 107, 201, 20001"
+        tags = "2, 3, 4, 5, 101, 102, 103, 105, 106, 107, 201, 20001, 20002"
     )]
     pub body: ::core::option::Option<gate_to_service_proto::Body>,
 }
@@ -89,6 +89,8 @@ pub mod gate_to_service_proto {
         Error(super::ApiErrorProto),
         #[prost(message, tag = "20001")]
         Cancel(super::CancelProto),
+        #[prost(message, tag = "20002")]
+        Assignment(super::AssignmentProto),
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -111,9 +113,12 @@ pub struct StartServingProto {
     pub version: ::core::option::Option<i64>,
     #[prost(string, optional, tag = "6")]
     pub image: ::core::option::Option<::prost::alloc::string::String>,
-    /// The additions that the service knows, by name: `cancel`, `credits`.
+    /// The additions that the service knows, by name: `cancel`, `credits`, `packages`.
     #[prost(string, repeated, tag = "20001")]
     pub extensions: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Addition `packages`: the service has no package of its own. The gate assigns it some.
+    #[prost(message, optional, tag = "20002")]
+    pub worker: ::core::option::Option<WorkerProto>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StopServingProto {
@@ -402,6 +407,62 @@ pub struct CreditProto {
     #[prost(uint32, tag = "1")]
     pub requests: u32,
 }
+/// Addition `packages`: what a machine without packages can run.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WorkerProto {
+    /// Names of backends.
+    #[prost(string, repeated, tag = "1")]
+    pub backends: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Memory for models.
+    #[prost(uint64, tag = "2")]
+    pub memory_bytes: u64,
+}
+/// Addition `packages`: all services that a machine is to answer for. It replaces what was assigned before.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct AssignmentProto {
+    #[prost(message, repeated, tag = "1")]
+    pub services: ::prost::alloc::vec::Vec<AssignedServiceProto>,
+}
+/// A service, its package, and the token of its instance.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct AssignedServiceProto {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub connection_token: ::prost::alloc::string::String,
+    /// Changes with the files.
+    #[prost(string, tag = "3")]
+    pub version: ::prost::alloc::string::String,
+    #[prost(message, repeated, tag = "4")]
+    pub files: ::prost::alloc::vec::Vec<PackageFileProto>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PackageFileProto {
+    /// Path in the package, with `/` between names.
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+    /// SHA-256 of the bytes, in hexadecimal digits.
+    #[prost(string, tag = "2")]
+    pub sha256: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "3")]
+    pub size: u64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ContentRequestProto {
+    /// Token of the instance whose package has the file.
+    #[prost(string, tag = "1")]
+    pub connection_token: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub sha256: ::prost::alloc::string::String,
+    /// Number of bytes to leave out at the beginning.
+    #[prost(uint64, tag = "3")]
+    pub offset: u64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ContentProto {
+    #[prost(bytes = "vec", tag = "1")]
+    pub data: ::prost::alloc::vec::Vec<u8>,
+}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum SimpleStatusProto {
@@ -612,6 +673,30 @@ pub mod gate_client {
                 .insert(GrpcMethod::new("com.mlp.gate.Gate", "processResponseStream"));
             self.inner.server_streaming(req, path, codec).await
         }
+        /// Addition `packages`: the bytes of a file of an assigned package.
+        pub async fn content(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ContentRequestProto>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::ContentProto>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/com.mlp.gate.Gate/content",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("com.mlp.gate.Gate", "content"));
+            self.inner.server_streaming(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -668,6 +753,17 @@ pub mod gate_server {
             tonic::Response<Self::processResponseStreamStream>,
             tonic::Status,
         >;
+        /// Server streaming response type for the content method.
+        type contentStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::ContentProto, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Addition `packages`: the bytes of a file of an assigned package.
+        async fn content(
+            &self,
+            request: tonic::Request<super::ContentRequestProto>,
+        ) -> std::result::Result<tonic::Response<Self::contentStream>, tonic::Status>;
     }
     #[derive(Debug)]
     pub struct GateServer<T> {
@@ -910,6 +1006,52 @@ pub mod gate_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = processResponseStreamSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/com.mlp.gate.Gate/content" => {
+                    #[allow(non_camel_case_types)]
+                    struct contentSvc<T: Gate>(pub Arc<T>);
+                    impl<
+                        T: Gate,
+                    > tonic::server::ServerStreamingService<super::ContentRequestProto>
+                    for contentSvc<T> {
+                        type Response = super::ContentProto;
+                        type ResponseStream = T::contentStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ContentRequestProto>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Gate>::content(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = contentSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -32,6 +32,8 @@ pub mod extension {
     pub const CANCEL: &str = "cancel";
     /// The service tells how many requests it accepts.
     pub const CREDITS: &str = "credits";
+    /// The gate assigns packages.
+    pub const PACKAGES: &str = "packages";
 }
 
 /// Codes of errors.

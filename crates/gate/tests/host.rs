@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,10 +17,11 @@ use pkgtool_gate::instance::{
 use pkgtool_gate::protocol::gate_client::GateClient;
 use pkgtool_gate::protocol::service_to_gate_proto::Body;
 use pkgtool_gate::protocol::{
-    ApiErrorProto, GateToServiceProto, HeartBeatProto, PartialPredictRequestProto,
-    PartialPredictResponseProto, PayloadProto, PredictRequestProto, PredictResponseProto,
-    ServiceDescriptorProto, ServiceInfoProto, ServiceToGateProto, SimpleStatusProto,
-    StartServingProto, code, error, gate_to_service_proto as from_gate, payload_proto,
+    ApiErrorProto, ContentRequestProto, GateToServiceProto, HeartBeatProto,
+    PartialPredictRequestProto, PartialPredictResponseProto, PayloadProto, PredictRequestProto,
+    PredictResponseProto, ServiceDescriptorProto, ServiceInfoProto, ServiceToGateProto,
+    SimpleStatusProto, StartServingProto, code, error, gate_to_service_proto as from_gate,
+    payload_proto,
 };
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc, watch};
@@ -60,6 +62,17 @@ impl GateHost for OneService {
             .expect("no panic")
             .push(Arc::clone(instance));
         Ok(Arc::clone(&self.freed))
+    }
+
+    async fn content(&self, request: ContentRequestProto) -> Result<PathBuf, ApiErrorProto> {
+        match &*request.sha256 {
+            "here" => Ok(PathBuf::from("tests/host.rs")),
+            _ => Err(error(
+                code::TOKEN_NOT_FOUND,
+                SimpleStatusProto::NotFound,
+                "no such file".to_owned(),
+            )),
+        }
     }
 
     fn left(&self, instance: &Arc<RemoteInstance>, reason: &str) {
@@ -137,6 +150,7 @@ impl Running {
             descriptor: ServiceDescriptorProto::default(),
             hostname: Some("desk".to_owned()),
             image: None,
+            worker: None,
             security: Security::Plain,
             in_flight,
             grace: Duration::from_secs(2),
@@ -556,4 +570,38 @@ async fn a_gate_that_stops_lets_requests_end() {
     assert_eq!(answered(first).await, "a");
     gate.attached(0).await;
     assert_eq!(raw.next().await, None);
+}
+
+#[tokio::test]
+async fn files_are_fetched_from_any_place() {
+    let gate = Running::start().await;
+    let address = gate.address.to_string().parse().expect("an address");
+    let whole = std::fs::read("tests/host.rs").expect("this file");
+    let fetched = async |sha256: &str, offset: u64| {
+        let request = ContentRequestProto {
+            connection_token: TOKEN.to_owned(),
+            sha256: sha256.to_owned(),
+            offset,
+        };
+        let mut content = instance::fetch(&Security::Plain, &address, request).await?;
+        let mut bytes = Vec::new();
+        while let Some(piece) = content.next().await? {
+            bytes.extend(piece);
+        }
+        Ok::<_, instance::FetchError>(bytes)
+    };
+    let length = whole.len() as u64;
+    for offset in [0, 1, length - 1, length, length + 1] {
+        let start = usize::try_from(offset)
+            .expect("it is short")
+            .min(whole.len());
+        assert_eq!(
+            fetched("here", offset).await.expect("it is there"),
+            whole[start..]
+        );
+    }
+    let error = fetched("other", 0).await.expect_err("it is not there");
+    assert_eq!(error.to_string(), "no such file");
+    drop(gate);
+    assert!(fetched("here", 0).await.is_err());
 }

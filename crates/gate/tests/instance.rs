@@ -114,6 +114,7 @@ impl Attached {
             },
             hostname: Some("desk".to_owned()),
             image: None,
+            worker: None,
             security,
             in_flight: 4,
             grace: Duration::from_secs(2),

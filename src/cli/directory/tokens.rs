@@ -11,7 +11,7 @@ use super::super::report::{self, CommandReport};
 use super::DataDirectoryArgs;
 use super::moment::{self, shown};
 use pkgtool_base::diagnostic::TextTable;
-use pkgtool_serve::account::WorkerToken;
+use pkgtool_serve::account::{ANY_SERVICE, WorkerToken};
 use pkgtool_serve::database::Timestamp;
 
 /// The operations on tokens of workers.
@@ -20,7 +20,11 @@ pub(in super::super) enum TokenCommand {
     /// Create a token and print it; it cannot be shown again
     Create {
         /// Name of the service that the workers answer for
-        service: String,
+        #[arg(required_unless_present = "any")]
+        service: Option<String>,
+        /// For `pkgtool worker`: the machine gets the packages of services that run on workers
+        #[arg(long, conflicts_with = "service")]
+        any: bool,
         /// Name or number of the account that owns the service
         #[arg(long, default_value = "local")]
         account: String,
@@ -60,11 +64,13 @@ pub(in super::super) async fn run(command: &TokenCommand) -> Result<Exit, Failur
     match command {
         TokenCommand::Create {
             service,
+            any: _,
             account,
             name,
             expires,
             place,
         } => {
+            let service = service.as_deref().unwrap_or(ANY_SERVICE);
             let now = Timestamp::now();
             moment::require_later(*expires, now, "token")?;
             let accounts = place.accounts().await?;

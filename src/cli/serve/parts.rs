@@ -30,7 +30,8 @@ use pkgtool_serve::gateway::{BatchRunner, Deadline, GatewayParts, Services};
 use pkgtool_serve::service::engine::Engines;
 use pkgtool_serve::service::meter::Meters;
 use pkgtool_serve::service::{
-    BodyMemory, Catalog, CatalogOptions, PackageDirectory, Service, ServiceKind, UpstreamOptions,
+    AttachedServices, BodyMemory, Catalog, CatalogOptions, PackageDirectory, Service, ServiceKind,
+    UpstreamOptions,
 };
 use pkgtool_serve::task::{
     Blobs, FileKind, QueueOptions, Stores, TaskId, TaskIds, TaskQueue, TaskStore,
@@ -143,7 +144,9 @@ impl RunningGateway {
         let training = stores.training().await.map_err(|error| other(&error))?;
         let derived = DerivedServices::read(&*training).await;
         let derived = Arc::new(derived.map_err(|error| other(&error))?);
-        let catalog = catalog(&current, places, &all, &store, (&engines, &derived))?;
+        let attached = Arc::new(AttachedServices::new(settings.limits.answer_bytes));
+        let parts = (&engines, &derived, &attached);
+        let catalog = catalog(&current, places, &all, &store, parts)?;
         let tokens = accounts.worker_tokens(None).await?;
         check_services(&settings, &catalog, (&derived, &tokens))?;
         let proxies =
@@ -154,7 +157,7 @@ impl RunningGateway {
         let watched = watched.map_err(|error| other(&error))?;
         let workers = workers::start(
             &current,
-            (&watched, &store),
+            (&watched, &store, attached),
             (&services, &engines, &derived),
         );
         let workers = workers.await?;
@@ -195,10 +198,10 @@ impl RunningGateway {
             blobs: Arc::clone(&blobs),
             memory: Arc::clone(&memory),
             find: Box::new(move |owner, name| finding.find(owner, name)),
-            resumed: workers.resumed(),
+            resumed: workers.attached().resumed(),
             paused: {
-                let workers = Arc::clone(&workers);
-                Box::new(move || workers.paused())
+                let attached = Arc::clone(workers.attached());
+                Box::new(move || attached.paused())
             },
             worker_attempts: settings.workers.attempts,
             directory: Arc::clone(&watched),
@@ -415,7 +418,7 @@ fn catalog(
     places: &MirrorPlaces,
     accounts: &[Account],
     store: &Arc<dyn AccountStore>,
-    (engines, derived): (&Arc<Engines>, &Arc<DerivedServices>),
+    (engines, derived, attached): (&Arc<Engines>, &Arc<DerivedServices>, &Arc<AttachedServices>),
 ) -> Result<Arc<Catalog>, Failure> {
     let settings = current.load();
     let mut directories = Vec::new();
@@ -455,6 +458,7 @@ fn catalog(
             tokio::task::block_in_place(number).map_err(|error| error.to_string())
         }),
         engines: Arc::clone(engines),
+        attached: Some(Arc::clone(attached)),
     });
     started.map_err(Failure::Other)
 }

@@ -11,21 +11,25 @@ use super::training::service_settings;
 use pkgtool_serve::account::{AccountStore, Directory};
 use pkgtool_serve::gateway::settings::GatewaySettings;
 use pkgtool_serve::gateway::{BoundGate, Deadline, ServerCertificate, Services};
-use pkgtool_serve::service::Service;
 use pkgtool_serve::service::engine::Engines;
+use pkgtool_serve::service::{AttachedServices, Service};
 use pkgtool_serve::train::DerivedServices;
 use pkgtool_serve::worker::{Workers, WorkersOptions};
 
 /// Reads the tokens of workers, and adds their services.
 pub(super) async fn start(
     current: &Arc<ArcSwap<GatewaySettings>>,
-    (directory, store): (&Arc<Directory>, &Arc<dyn AccountStore>),
+    (directory, store, attached): (
+        &Arc<Directory>,
+        &Arc<dyn AccountStore>,
+        Arc<AttachedServices>,
+    ),
     (services, engines, derived): (&Arc<Services>, &Arc<Engines>, &Arc<DerivedServices>),
 ) -> Result<Arc<Workers>, Failure> {
     let settings = current.load_full();
     let (current, engines) = (Arc::clone(current), Arc::clone(engines));
     let (derived, publishing) = (Arc::clone(derived), Arc::clone(services));
-    let provided = Arc::clone(services);
+    let (provided, placed) = (Arc::clone(services), Arc::clone(services));
     let options = WorkersOptions {
         directory: Arc::clone(directory),
         store: Arc::clone(store),
@@ -42,9 +46,17 @@ pub(super) async fn start(
             }
         }),
         publish: Box::new(move |services| publishing.replace_attached(services)),
-        provided: Box::new(move |owner, name| provided.provides(owner, name)),
+        provided: Box::new(move |owner, name| {
+            let found = provided.find(owner, name);
+            found.is_some_and(|service| !service.is_attached())
+        }),
+        placed: Box::new(move || {
+            let mut services = placed.all();
+            services.retain(|service| service.device().is_some() && service.is_attached());
+            services
+        }),
+        attached,
         instances_per_token: settings.workers.instances_per_token,
-        max_answer: settings.limits.answer_bytes,
     };
     let started = Workers::start(options).await;
     started.map_err(|error| Failure::Other(error.to_string()))

@@ -22,6 +22,7 @@ use super::examples;
 use crate::support::environment::EnvironmentPiece;
 use crate::support::gateway::{Gateway, Setup};
 use crate::support::run::pkgtool;
+use crate::support::tree::Tree;
 
 const GATE: &str = "[workers]\nlisten = \"127.0.0.1:0\"\nheartbeat_s = 0.2";
 
@@ -63,6 +64,7 @@ impl TestWorker {
             descriptor: ServiceDescriptorProto::default(),
             hostname: Some(name.to_owned()),
             image: Some("test 1".to_owned()),
+            worker: None,
             security: Security::Plain,
             in_flight,
             grace: Duration::from_secs(10),
@@ -669,5 +671,136 @@ fn operators_drain_workers_and_revoke_their_tokens() {
     ] {
         let ran = gateway.command(&arguments).expect_code(2);
         assert!(ran.stderr.contains(reason), "{}", ran.stderr);
+    }
+}
+
+/// A process of `pkgtool worker`.
+struct Machine(Child);
+
+impl Machine {
+    fn start(gateway: &Gateway, token: &str, cache: &Path, name: &str) -> Self {
+        let gate = gateway.gate();
+        let mut command = pkgtool([
+            "worker",
+            "--plain",
+            "--name",
+            name,
+            "--gate",
+            &gate,
+            "--cache-size",
+            "1",
+        ])
+        .into_command();
+        command
+            .arg("--cache")
+            .arg(cache)
+            .env("MLP_SERVICE_TOKEN", token)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        Self(command.spawn().expect("the binary runs"))
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Returns the versions that a cache holds.
+fn versions(cache: &Path) -> usize {
+    let entries = std::fs::read_dir(cache).expect("a folder").flatten();
+    let records = entries.filter(|it| it.path().extension().is_some_and(|it| it == "json"));
+    records.count()
+}
+
+#[test]
+fn machines_without_packages_get_those_of_the_gateway() {
+    let run_on = format!("{GATE}\n[services.hush_sentence]\nrun_on = \"workers\"");
+    let tree = Tree::new();
+    let source = examples().join("hush-sentence");
+    copy(&source, &tree.path("packages/hush-sentence"));
+    let packages = tree.path("packages");
+    let texts = json!({"texts": ["a dog and a cat", ""]}).to_string();
+    let local = Setup::new().packages(&packages).start();
+    let wanted = local
+        .post(&path("hush_sentence"), &texts)
+        .expect(200)
+        .json();
+    drop(local);
+    let gateway = Setup::new().settings(&run_on).packages(&packages).start();
+    let token = gateway
+        .command(&["workers", "token", "create", "--any"])
+        .expect_code(0);
+    let token = token.stdout.trim().to_owned();
+    assert!(token.starts_with("local.*.wt_"), "{token}");
+    let cache = tree.path("cache");
+    let first = Machine::start(&gateway, &token, &cache, "first");
+    until_attached(&gateway, 1);
+    let answers = |times: usize| {
+        for _ in 0..times {
+            let reply = gateway.post(&path("hush_sentence"), &texts).expect(200);
+            assert_eq!(reply.json(), wanted);
+            let worker = reply.header("x-worker").expect("a worker answers");
+            assert!(worker.starts_with("first/"), "{worker}");
+        }
+    };
+    answers(3);
+    gateway
+        .post(&path("hush_sentence"), "{\"texts\": 1}")
+        .expect_error(400, "BAD_REQUEST");
+    assert_eq!(versions(&cache), 1);
+    // What the gateway knows of the package stays.
+    let document = gateway
+        .get("/openapi.json?service=hush_sentence")
+        .expect(200)
+        .text();
+    assert!(document.contains("texts"), "{document}");
+    // A new version of the package: the worker serves the old one until it has the new one.
+    let config = packages.join("hush-sentence/xnnpack/config.json");
+    let text = std::fs::read_to_string(&config).expect("a config");
+    std::fs::write(&config, format!("{text}\n")).expect("a config");
+    gateway.until(|| {
+        answers(1);
+        versions(&cache) == 2 && workers(&gateway).len() == 1
+    });
+    answers(3);
+    // The process is killed, and finds the package in its cache.
+    drop(first);
+    until_attached(&gateway, 0);
+    let first = Machine::start(&gateway, &token, &cache, "first");
+    until_attached(&gateway, 1);
+    answers(2);
+    // The gateway is killed: its tokens of instances are new.
+    let gateway = gateway.kill_and_restart();
+    drop(first);
+    let second = Machine::start(&gateway, &token, &tree.path("other"), "second");
+    until_attached(&gateway, 1);
+    let task = gateway.create("hush_sentence", &texts);
+    gateway.wait_for(&task, "COMPLETED");
+    assert_eq!(gateway.result(&task).expect(200).json(), wanted);
+    // A package of the settings runs here again.
+    gateway.change_settings(GATE);
+    gateway.signal("-HUP");
+    gateway.until(|| {
+        let reply = gateway.post(&path("hush_sentence"), &texts).expect(200);
+        reply.header("x-worker").is_none()
+    });
+    until_attached(&gateway, 0);
+    drop(second);
+}
+
+/// Copies a folder.
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a folder");
+    for entry in std::fs::read_dir(from).expect("a folder").flatten() {
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), &target).expect("a file");
+        }
     }
 }

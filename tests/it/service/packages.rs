@@ -51,6 +51,7 @@ pub(super) fn options(directories: &[&Path]) -> CatalogOptions {
         settings: Box::new(|_, _| ServiceSettings::default()),
         number: Box::new(number),
         engines: engines(),
+        attached: None,
     }
 }
 

@@ -13,12 +13,13 @@ mod socket;
 mod strangers;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::protocol::{ApiErrorProto, ServiceInfoProto, StartServingProto};
+use crate::protocol::{ApiErrorProto, ContentRequestProto, ServiceInfoProto, StartServingProto};
 
 pub use remote::{
     CallEvent, CallLost, InstanceActivity, InstanceCall, InstanceState, NoPlace, RemoteInstance,
@@ -66,6 +67,13 @@ pub trait GateHost: Send + Sync + 'static {
         instance: &Arc<RemoteInstance>,
         ticket: Self::Ticket,
     ) -> Result<Arc<Notify>, ApiErrorProto>;
+
+    /// Returns the file that holds the content of this hash, if it belongs to a package that was assigned with the
+    /// token.
+    fn content(
+        &self,
+        request: ContentRequestProto,
+    ) -> impl Future<Output = Result<PathBuf, ApiErrorProto>> + Send;
 
     /// Forgets an instance, whose calls are lost.
     fn left(&self, instance: &Arc<RemoteInstance>, reason: &str);

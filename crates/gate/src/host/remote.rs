@@ -12,8 +12,8 @@ use tonic::Status;
 use super::Arrival;
 use crate::instance::Asks;
 use crate::protocol::{
-    ApiErrorProto, CancelProto, GateToServiceProto, PartialPredictResponseProto, extension,
-    gate_to_service_proto as to_service, service_to_gate_proto::Body,
+    ApiErrorProto, AssignmentProto, CancelProto, GateToServiceProto, PartialPredictResponseProto,
+    extension, gate_to_service_proto as to_service, service_to_gate_proto::Body,
 };
 
 /// Maximum number of bytes of the parts of one answer that wait to be read.
@@ -164,6 +164,7 @@ impl RemoteInstance {
         let known = [
             (self.knows_cancel, extension::CANCEL),
             (self.in_flight.is_none(), extension::CREDITS),
+            (self.arrival.start.worker.is_some(), extension::PACKAGES),
         ];
         let both = known.into_iter().filter(|(knows, _)| *knows);
         both.map(|(_, name)| name.to_owned()).collect()
@@ -269,6 +270,11 @@ impl RemoteInstance {
             headers: HashMap::new(),
         };
         self.table().send(message)
+    }
+
+    /// Assigns packages to a machine without packages. Returns `false` if it does not read.
+    pub fn assign(&self, assignment: AssignmentProto) -> bool {
+        self.tell(to_service::Body::Assignment(assignment))
     }
 
     pub(super) fn heard(&self) {

@@ -2,10 +2,12 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
@@ -18,8 +20,8 @@ use super::strangers::{KnownCaller, StrangerLimit};
 use super::{GateHost, HostSettings};
 use crate::protocol::gate_server::{Gate, GateServer};
 use crate::protocol::{
-    ClientRequestProto, ClientResponseProto, GateToServiceProto, HeartBeatProto, MAX_MESSAGE_BYTES,
-    OK, ServiceToGateProto,
+    ClientRequestProto, ClientResponseProto, ContentProto, ContentRequestProto, GateToServiceProto,
+    HeartBeatProto, MAX_MESSAGE_BYTES, OK, ServiceToGateProto,
 };
 
 /// Number of messages that wait until an instance reads them.
@@ -28,6 +30,9 @@ const WAITING_MESSAGES: usize = 1024;
 const MAX_CALLS: u32 = 64;
 /// Bytes that a peer may send before they are read: on a call, and on a connection.
 const WINDOWS: [u32; 2] = [1 << 20, 4 << 20];
+/// Size of the pieces of a file, and the number of those that wait to be sent.
+const PIECE_BYTES: usize = 256 << 10;
+const WAITING_PIECES: usize = 4;
 /// Interval between probes of connections.
 const PROBE_INTERVAL: Duration = Duration::from_secs(20);
 
@@ -66,6 +71,26 @@ struct HostedGate<H> {
     settings: Arc<HostSettings>,
     strangers: Arc<Semaphore>,
     stop: watch::Receiver<bool>,
+}
+
+/// Sends a file in pieces.
+async fn send_file(
+    path: &Path,
+    offset: u64,
+    pieces: &mpsc::Sender<Result<ContentProto, Status>>,
+) -> io::Result<()> {
+    let mut file = tokio::fs::File::open(path).await?;
+    file.seek(io::SeekFrom::Start(offset)).await?;
+    loop {
+        let mut data = Vec::with_capacity(PIECE_BYTES);
+        let mut piece = (&mut file).take(PIECE_BYTES as u64);
+        if piece.read_to_end(&mut data).await? == 0 {
+            return Ok(());
+        }
+        if pieces.send(Ok(ContentProto { data })).await.is_err() {
+            return Ok(());
+        }
+    }
 }
 
 /// Answers a call that only clients of the platform make.
@@ -114,6 +139,26 @@ impl<H: GateHost> Gate for HostedGate<H> {
         let (host, settings) = (Arc::clone(&self.host), Arc::clone(&self.settings));
         tokio::spawn(async move { session::run(&*host, &settings, opened).await });
         Ok(Response::new(ReceiverStream::new(messages)))
+    }
+
+    type contentStream = ReceiverStream<Result<ContentProto, Status>>;
+
+    async fn content(
+        &self,
+        request: Request<ContentRequestProto>,
+    ) -> Result<Response<Self::contentStream>, Status> {
+        let request = request.into_inner();
+        let offset = request.offset;
+        let file = self.host.content(request).await;
+        let file = file.map_err(|error| Status::not_found(error.message))?;
+        let (pieces, sent) = mpsc::channel(WAITING_PIECES);
+        tokio::spawn(async move {
+            if let Err(error) = send_file(&file, offset, &pieces).await {
+                // The peer may have left.
+                let _ = pieces.send(Err(Status::internal(error.to_string()))).await;
+            }
+        });
+        Ok(Response::new(ReceiverStream::new(sent)))
     }
 
     async fn process(

@@ -134,7 +134,7 @@ async fn open(
     ),
     String,
 > {
-    let channel = connected(settings, address).await?;
+    let channel = connected(&settings.security, address).await?;
     let mut client = GateClient::new(channel)
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
@@ -153,7 +153,8 @@ async fn open(
         hostname: settings.hostname.clone(),
         version: Some(VERSION),
         image: settings.image.clone(),
-        extensions: vec![extension::CANCEL.to_owned(), extension::CREDITS.to_owned()],
+        extensions: extensions(settings),
+        worker: settings.worker.clone(),
     };
     let first = message(0, Body::StartServing(start));
     to_gate
@@ -164,8 +165,18 @@ async fn open(
     Ok((to_gate, opened.map_err(failed)?.into_inner()))
 }
 
-async fn connected(settings: &InstanceSettings, address: &GateAddress) -> Result<Channel, String> {
-    let scheme = match settings.security {
+/// Returns the additions that this end knows.
+fn extensions(settings: &InstanceSettings) -> Vec<String> {
+    let mut known = vec![extension::CANCEL, extension::CREDITS];
+    known.extend(settings.worker.as_ref().map(|_| extension::PACKAGES));
+    known.into_iter().map(str::to_owned).collect()
+}
+
+pub(super) async fn connected(
+    security: &Security,
+    address: &GateAddress,
+) -> Result<Channel, String> {
+    let scheme = match security {
         Security::Plain => "http",
         Security::Tls(_) => "https",
     };
@@ -174,7 +185,7 @@ async fn connected(settings: &InstanceSettings, address: &GateAddress) -> Result
         .map_err(|error| error.to_string())?
         .connect_timeout(CONNECT_TIME)
         .tcp_nodelay(true);
-    if let Security::Tls(authority) = &settings.security {
+    if let Security::Tls(authority) = security {
         let tls = ClientTlsConfig::new().domain_name(address.host());
         let tls = match authority {
             Some(certificate) => tls.ca_certificate(Certificate::from_pem(certificate)),
@@ -388,6 +399,9 @@ impl<H: Handler> Connection<H> {
             from_gate::Body::Cluster(update) => {
                 let news = PoolNews::Cluster(self.address.clone(), update);
                 let _ = self.shared.news.send(news).await;
+            }
+            from_gate::Body::Assignment(assignment) => {
+                self.shared.handler.assigned(&self.address, assignment);
             }
             from_gate::Body::StopServing(_) => return Err(ConnectionEnd::Stopped),
             from_gate::Body::Status(_) => {

@@ -7,6 +7,7 @@
 //! lost or the gate cancels the request.
 
 mod connection;
+mod content;
 mod pool;
 mod retry;
 
@@ -19,10 +20,12 @@ use tokio::sync::mpsc;
 use crate::address::GateAddress;
 use crate::protocol::service_to_gate_proto::Body;
 use crate::protocol::{
-    BatchRequestProto, ExtendedRequestProto, FitRequestProto, PartialPredictRequestProto,
-    PredictRequestProto, ServiceDescriptorProto, ServiceToGateProto,
+    AssignmentProto, BatchRequestProto, ExtendedRequestProto, FitRequestProto,
+    PartialPredictRequestProto, PredictRequestProto, ServiceDescriptorProto, ServiceToGateProto,
+    WorkerProto,
 };
 
+pub use content::{FetchError, FetchedContent, fetch};
 pub use pool::serve;
 
 /// How an instance attaches to its gates.
@@ -38,6 +41,8 @@ pub struct InstanceSettings {
     pub hostname: Option<String>,
     /// The version of the program, for the gate's operators.
     pub image: Option<String>,
+    /// What the machine can run, if it has no package of its own and the gates assign it some.
+    pub worker: Option<WorkerProto>,
     /// How connections are protected.
     pub security: Security,
     /// Maximum number of requests in flight on a connection.
@@ -139,4 +144,7 @@ pub trait Handler: Send + Sync + 'static {
         request: GateRequest,
         parts: AnswerParts,
     ) -> impl Future<Output = LastAnswer> + Send;
+
+    /// Takes the packages that a gate assigns. They replace those that it assigned before.
+    fn assigned(&self, _gate: &GateAddress, _assignment: AssignmentProto) {}
 }

@@ -7,8 +7,8 @@ use pkgtool_gate::address::GateAddress;
 use pkgtool_gate::protocol::gate_server::{Gate as GateService, GateServer};
 use pkgtool_gate::protocol::service_to_gate_proto::Body;
 use pkgtool_gate::protocol::{
-    ClientRequestProto, ClientResponseProto, GateToServiceProto, HeartBeatProto,
-    ServiceToGateProto, StartServingProto, gate_to_service_proto as from_gate,
+    ClientRequestProto, ClientResponseProto, ContentProto, ContentRequestProto, GateToServiceProto,
+    HeartBeatProto, ServiceToGateProto, StartServingProto, gate_to_service_proto as from_gate,
 };
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -167,6 +167,15 @@ impl GateService for Announcing {
             }
         });
         Ok(Response::new(Box::pin(ReceiverStream::new(response))))
+    }
+
+    type contentStream = Pin<Box<dyn Stream<Item = Result<ContentProto, Status>> + Send>>;
+
+    async fn content(
+        &self,
+        _: Request<ContentRequestProto>,
+    ) -> Result<Response<Self::contentStream>, Status> {
+        Err(Status::unimplemented("no test asks for it"))
     }
 
     async fn process(

@@ -6,7 +6,7 @@ use super::key::{ApiKey, Permissions, Secret};
 use super::number::number;
 use super::record::Account;
 use super::store::{AccountStore, NewKey};
-use super::token::{NewWorkerToken, WorkerToken};
+use super::token::{ANY_SERVICE, NewWorkerToken, WorkerToken};
 use crate::database::{DatabaseError, DatabaseResult, Timestamp};
 
 /// Maximum length of the name of an account or key.
@@ -186,7 +186,9 @@ impl Accounts {
         now: Timestamp,
     ) -> Result<(WorkerToken, Secret), AccountError> {
         check_name(name)?;
-        check_name(service)?;
+        if service != ANY_SERVICE {
+            check_name(service)?;
+        }
         let account = self.find(account).await?;
         let secret = WorkerToken::text(&account.name, service).map_err(AccountError::Random)?;
         let token = NewWorkerToken {

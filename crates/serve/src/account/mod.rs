@@ -28,5 +28,5 @@ pub use number::number;
 pub use record::{Account, AccountId, Counted, Login, PredictConfig, UNLIMITED, Usage, UsageKey};
 pub(crate) use sqlite::SqliteAccounts;
 pub use store::{AccountStore, NewConfig, NewKey, NewLogin, StoredKey};
-pub use token::{NewWorkerToken, StoredWorkerToken, WorkerToken};
+pub use token::{ANY_SERVICE, NewWorkerToken, StoredWorkerToken, WorkerToken};
 pub use usage::UsageCounts;

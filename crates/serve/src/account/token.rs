@@ -4,6 +4,9 @@ use super::key::Secret;
 use super::record::AccountId;
 use crate::database::Timestamp;
 
+/// The service of a token whose machines take the packages of the gateway.
+pub const ANY_SERVICE: &str = "*";
+
 /// A token, without its secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerToken {

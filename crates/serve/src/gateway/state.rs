@@ -183,11 +183,6 @@ impl Services {
         self.proxies.store(Arc::new(proxies));
     }
 
-    /// Returns whether a proxy or a package provides a service of this name.
-    pub fn provides(&self, owner: AccountId, name: &str) -> bool {
-        self.proxy(owner, name).is_some() || self.catalog.find(owner, name).is_some()
-    }
-
     /// Replaces all services with attached instances. Calls in progress continue with the old ones.
     pub fn replace_attached(&self, attached: Vec<Service>) {
         let attached: ServicesByName = attached.into_iter().map(with_key).collect();

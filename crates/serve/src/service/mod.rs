@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use adapter::{AdapterCall, AdapterMethod, AdapterMode};
-pub use attached::Attached;
+pub use attached::{Attached, AttachedServices};
 pub use bodies::{BodyBuffer, BodyMemory, BodyReservation, OutOfBodyMemory};
 pub use call::{
     Answer, Body, CallError, Chunks, Refusal, Request, SERVICE_UNAVAILABLE, TokenCounts, TokenUsage,
@@ -43,7 +43,7 @@ pub use device::{
     MethodTakes, PackageConfig, TextLimits,
 };
 pub use media::FormFields;
-pub use settings::{Isolation, Listed, ServiceSettings};
+pub use settings::{Isolation, Listed, RunOn, ServiceSettings};
 pub use upstream::client as upstream_client;
 pub use upstream::{
     AddressState, Forward, Upstream, UpstreamAddress, UpstreamKey, UpstreamOptions,
@@ -146,7 +146,16 @@ impl Service {
 
     /// Returns whether other processes attach to answer its requests.
     pub fn is_attached(&self) -> bool {
-        matches!(self.kind, ServiceKind::Attached(_))
+        self.workers().is_some()
+    }
+
+    /// Returns the instances in other processes that answer its requests, if others do.
+    pub fn workers(&self) -> Option<&Arc<Attached>> {
+        match &self.kind {
+            ServiceKind::Attached(attached) => Some(attached),
+            ServiceKind::Device(device) => device.workers(),
+            ServiceKind::Proxy(_) | ServiceKind::Untrained(_) => None,
+        }
     }
 
     /// Returns the loaded sessions.
@@ -204,6 +213,10 @@ impl Service {
         }
         match &self.kind {
             ServiceKind::Device(device) => {
+                if let Some(workers) = device.workers() {
+                    let call = AttachedCall::new(workers, request, self.settings.queue);
+                    return Ok(Prepared::Attached(call.await?));
+                }
                 let (foreground, inputs) = if request.in_background {
                     let device = device.in_background().await?;
                     (None, device.prepare(request).await?)

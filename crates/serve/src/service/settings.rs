@@ -69,6 +69,17 @@ impl TryFrom<Written> for Listed {
     }
 }
 
+/// Where the models of a package run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RunOn {
+    /// In processes of this machine.
+    #[default]
+    Here,
+    /// On workers, which get the package.
+    Workers,
+}
+
 /// Settings of a service.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -91,6 +102,8 @@ pub struct ServiceSettings {
     pub predict_timeout_s: f64,
     /// Maximum duration of a task's run, in seconds; 0 means unlimited.
     pub async_timeout_s: f64,
+    /// Where the models of its package run.
+    pub run_on: RunOn,
     /// Isolation of sessions.
     pub isolation: Isolation,
     /// Maximum memory of a session's process, in bytes; 0 means unlimited.
@@ -121,6 +134,7 @@ impl Default for ServiceSettings {
             batch_max_wait_ms: 0,
             predict_timeout_s: 60.0,
             async_timeout_s: 0.0,
+            run_on: RunOn::Here,
             isolation: Isolation::Process,
             memory_limit: 0,
             threads: 0,

@@ -1,19 +1,23 @@
 //! Which instances may attach, and as instances of which service.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::Notify;
 
 use super::{WorkerInstance, WorkerService, Workers, machine};
-use crate::account::WorkerToken;
+use crate::account::{ANY_SERVICE, WorkerToken};
 use crate::database::Timestamp;
 use crate::service::attached::label;
 use pkgtool_gate::host::{Arrival, GateHost, RemoteInstance};
-use pkgtool_gate::protocol::{ApiErrorProto, ServiceInfoProto, SimpleStatusProto, code, error};
+use pkgtool_gate::protocol::{
+    ApiErrorProto, ContentRequestProto, ServiceInfoProto, SimpleStatusProto, code, error,
+};
 
 /// The place of an admitted instance.
 pub struct WorkerTicket {
-    service: WorkerService,
+    /// Its service; `None` if it is a machine that takes packages.
+    service: Option<WorkerService>,
     token: WorkerToken,
 }
 
@@ -55,6 +59,33 @@ impl Workers {
     }
 }
 
+/// Returns the place of a machine that takes packages.
+fn machine_place(
+    token: WorkerToken,
+    arrival: &Arrival,
+) -> Result<(ServiceInfoProto, WorkerTicket), ApiErrorProto> {
+    if arrival.start.worker.is_none() {
+        let message = "the token is for `pkgtool worker`, which gets packages of the gateway";
+        let status = SimpleStatusProto::BadRequest;
+        return Err(error(code::TOKEN_NOT_FOUND, status, message.to_owned()));
+    }
+    let info = ServiceInfoProto {
+        account_id: token.account.0,
+        ..ServiceInfoProto::default()
+    };
+    let service = None;
+    Ok((info, WorkerTicket { service, token }))
+}
+
+fn info(service: &WorkerService) -> ServiceInfoProto {
+    ServiceInfoProto {
+        account_id: service.named.owner.0,
+        model_id: service.named.id,
+        model_name: service.named.name.clone(),
+        ..ServiceInfoProto::default()
+    }
+}
+
 impl GateHost for Workers {
     type Ticket = WorkerTicket;
 
@@ -62,7 +93,20 @@ impl GateHost for Workers {
         &self,
         arrival: &Arrival,
     ) -> Result<(ServiceInfoProto, WorkerTicket), ApiErrorProto> {
-        let token = self.token(&arrival.start.connection_token).await?;
+        let text = &arrival.start.connection_token;
+        let placed = self.pool().placed(text).cloned();
+        if let Some(placed) = placed {
+            let info = info(&placed.service);
+            let ticket = WorkerTicket {
+                service: Some(placed.service),
+                token: placed.token,
+            };
+            return Ok((info, ticket));
+        }
+        let token = self.token(text).await?;
+        if token.service == ANY_SERVICE {
+            return machine_place(token, arrival);
+        }
         if (self.options.provided)(token.account, &token.service) {
             let message = format!(
                 "`{}` is served by a package or a proxy of the gateway; remove it there, or attach under another name",
@@ -91,12 +135,8 @@ impl GateHost for Workers {
             service = self.services().get(&key).cloned();
         }
         let service = service.ok_or_else(unknown_token)?;
-        let info = ServiceInfoProto {
-            account_id: service.named.owner.0,
-            model_id: service.named.id,
-            model_name: service.named.name.clone(),
-            ..ServiceInfoProto::default()
-        };
+        let info = info(&service);
+        let service = Some(service);
         Ok((info, WorkerTicket { service, token }))
     }
 
@@ -106,6 +146,12 @@ impl GateHost for Workers {
         ticket: WorkerTicket,
     ) -> Result<Arc<Notify>, ApiErrorProto> {
         let WorkerTicket { service, token } = ticket;
+        let Some(service) = service else {
+            tracing::info!(worker = label(instance), "attached for packages");
+            self.pool().join(instance, token);
+            self.placing.notify_one();
+            return Ok(Arc::default());
+        };
         let mut instances = self.instances();
         let same = instances.values().filter(|it| it.token.id == token.id);
         let limit = self.options.instances_per_token;
@@ -138,7 +184,21 @@ impl GateHost for Workers {
         Ok(service.attached.join(instance))
     }
 
+    async fn content(&self, request: ContentRequestProto) -> Result<PathBuf, ApiErrorProto> {
+        let pool = self.pool();
+        let placed = pool.placed(&request.connection_token);
+        let file = placed.and_then(|placed| placed.file(&request.sha256));
+        file.ok_or_else(|| {
+            let message = "no assigned package has this file".to_owned();
+            error(code::TOKEN_NOT_FOUND, SimpleStatusProto::NotFound, message)
+        })
+    }
+
     fn left(&self, instance: &Arc<RemoteInstance>, reason: &str) {
+        if self.pool().leave(instance.number) {
+            tracing::info!(worker = label(instance), reason, "left");
+            return;
+        }
         let Some(left) = self.instances().remove(&instance.number) else {
             return;
         };

@@ -1,23 +1,29 @@
 //! Workers: instances of services that attach to the gateway by the gate protocol.
 //!
 //! A token names the service that its instances answer for. [`Workers`] admits instances by their tokens and gives them
-//! to their service ([`Attached`]).
+//! to their service ([`Attached`]). A machine with a token of any service gets packages of the gateway ([`placement`]).
 //!
 //! Invariant: an instance whose token is not valid any more gets no requests, and its answers are not accepted.
 
 mod admission;
+mod manifest;
+mod placement;
+
+pub(crate) use manifest::{digest_of, hex};
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
-use crate::account::{AccountId, AccountStore, Directory, WorkerToken};
+use crate::account::{ANY_SERVICE, AccountId, AccountStore, Directory, Snapshot, WorkerToken};
 use crate::database::{DatabaseResult, Timestamp};
-use crate::service::{Attached, Service, ServiceKind};
+use crate::service::{Attached, AttachedServices, Service, ServiceKind};
 use admission::token_revoked;
+use manifest::FileHashes;
 use pkgtool_gate::host::{InstanceActivity, RemoteInstance};
+use placement::MachinePool;
 
 /// Interval between checks for tokens that have expired.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -34,13 +40,18 @@ pub struct WorkersOptions {
     pub make: MakeService,
     /// Replaces the services with attached instances.
     pub publish: Box<dyn Fn(Vec<Service>) + Send + Sync>,
-    /// Finds a service that a package or a proxy provides.
+    /// Returns whether the gateway itself answers the requests of a service: by a package or a proxy.
     pub provided: Box<dyn Fn(AccountId, &str) -> bool + Send + Sync>,
+    /// Returns the services of packages whose models run on workers.
+    pub placed: Box<dyn Fn() -> Vec<Arc<Service>> + Send + Sync>,
+    /// The services whose requests workers answer.
+    pub attached: Arc<AttachedServices>,
     /// Maximum number of instances with the same token.
     pub instances_per_token: usize,
-    /// Maximum size of an answer, in bytes.
-    pub max_answer: usize,
 }
+
+/// The owner and the name of a service.
+type ServiceKey = (AccountId, String);
 
 /// Creates a service with its settings and its meter.
 pub type MakeService = Box<dyn Fn(NamedService, ServiceKind) -> Service + Send + Sync>;
@@ -61,11 +72,15 @@ pub struct NamedService {
 /// The attached instances of all services.
 pub struct Workers {
     options: WorkersOptions,
-    services: Mutex<BTreeMap<(AccountId, String), WorkerService>>,
+    services: Mutex<BTreeMap<ServiceKey, WorkerService>>,
     instances: Mutex<HashMap<u64, WorkerInstance>>,
     /// Machines that an operator drained: token and name.
     drained: Mutex<BTreeSet<(i64, String)>>,
-    resumed: watch::Sender<u64>,
+    /// Machines that take packages.
+    pool: Mutex<MachinePool>,
+    hashes: Arc<FileHashes>,
+    /// Wakes the loop that assigns packages.
+    placing: Notify,
     /// Held while services are read from the directory.
     refreshing: tokio::sync::Mutex<()>,
 }
@@ -116,7 +131,9 @@ impl Workers {
             services: Mutex::default(),
             instances: Mutex::default(),
             drained: Mutex::default(),
-            resumed: watch::Sender::new(0),
+            pool: Mutex::default(),
+            hashes: Arc::default(),
+            placing: Notify::new(),
             refreshing: tokio::sync::Mutex::default(),
         });
         workers.refresh().await?;
@@ -126,11 +143,17 @@ impl Workers {
         );
         tokio::spawn(async move {
             loop {
-                // The directory may be gone, as the gateway is.
-                let _ = tokio::time::timeout(EXPIRY_INTERVAL, changes.changed()).await;
                 let Some(workers) = weak.upgrade() else {
                     return;
                 };
+                let wait = async {
+                    tokio::select! {
+                        // The directory may be gone, as the gateway is.
+                        _ = changes.changed() => {}
+                        () = workers.placing.notified() => {}
+                    }
+                };
+                let _ = tokio::time::timeout(EXPIRY_INTERVAL, wait).await;
                 if let Err(error) = workers.refresh().await {
                     tracing::warn!(%error, "the tokens of workers could not be read");
                 }
@@ -139,18 +162,9 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Returns a receiver that changes when a service without an instance gets one.
-    pub fn resumed(&self) -> watch::Receiver<u64> {
-        self.resumed.subscribe()
-    }
-
-    /// Returns the services that cannot answer now, by owner and name.
-    pub fn paused(&self) -> Vec<(AccountId, String)> {
-        let services = self.services();
-        let idle = services
-            .iter()
-            .filter(|(_, service)| !service.attached.can_answer());
-        idle.map(|(key, _)| key.clone()).collect()
+    /// Returns the services whose requests workers answer.
+    pub fn attached(&self) -> &Arc<AttachedServices> {
+        &self.options.attached
     }
 
     /// Returns all attached instances, in the order in which they attached.
@@ -186,18 +200,17 @@ impl Workers {
         let _refreshing = self.refreshing.lock().await;
         let now = Timestamp::now();
         let snapshot = self.options.directory.snapshot().clone();
-        let mut wanted: BTreeMap<(AccountId, String), (String, Timestamp)> = BTreeMap::new();
-        for token in snapshot.worker_tokens().filter(|token| token.is_valid(now)) {
+        let mut wanted: BTreeMap<ServiceKey, String> = BTreeMap::new();
+        let valid = snapshot.worker_tokens().filter(|token| token.is_valid(now));
+        for token in valid.filter(|token| token.service != ANY_SERVICE) {
             if let Some(account) = snapshot.by_id(token.account) {
                 let key = (token.account, token.service.clone());
-                let entry = wanted.entry(key);
-                let since = entry.or_insert_with(|| (account.name.clone(), token.created_at));
-                since.1 = since.1.min(token.created_at);
+                wanted.insert(key, account.name.clone());
             }
         }
         let known: BTreeSet<_> = self.services().keys().cloned().collect();
         let mut added = Vec::new();
-        for (key, (owner_name, since)) in &wanted {
+        for (key, owner_name) in &wanted {
             if !known.contains(key) {
                 let id = self.options.store.service_number(key.0, &key.1).await?;
                 let named = NamedService {
@@ -206,34 +219,58 @@ impl Workers {
                     owner_name: owner_name.clone(),
                     name: key.1.clone(),
                 };
-                let attached = Attached::new(*since, self.options.max_answer, self.resumed.clone());
-                let attached = Arc::new(attached);
+                let attached = self.options.attached.of(key.0, &key.1);
                 added.push((key.clone(), WorkerService { named, attached }));
             }
         }
+        self.renew(&wanted, added);
+        self.cut_invalid(&snapshot, now);
+        self.place().await;
+        Ok(())
+    }
+
+    /// Adds services, removes those that are not wanted, and publishes a change.
+    fn renew(
+        &self,
+        wanted: &BTreeMap<ServiceKey, String>,
+        added: Vec<(ServiceKey, WorkerService)>,
+    ) {
+        let placed = (self.options.placed)();
+        let is_placed = |key: &ServiceKey| {
+            placed
+                .iter()
+                .any(|it| (it.owner, &it.name) == (key.0, &key.1))
+        };
         let mut services = self.services();
         let before = services.len();
-        services.retain(|key, _| wanted.contains_key(key));
+        services.retain(|key, _| {
+            let is_wanted = wanted.contains_key(key);
+            if !is_wanted && !is_placed(key) {
+                self.options.attached.remove(key.0, &key.1);
+            }
+            is_wanted
+        });
         if !added.is_empty() || services.len() < before {
             services.extend(added);
             let all = services.values().cloned();
             (self.options.publish)(all.map(|it| it.service(&self.options.make)).collect());
         }
-        drop(services);
-        let instances: Vec<_> = self.instances().values().cloned().collect();
-        for WorkerInstance {
-            instance, token, ..
-        } in instances
-        {
+    }
+
+    /// Ends the connections of instances and machines whose token is not valid any more.
+    fn cut_invalid(&self, snapshot: &Snapshot, now: Timestamp) {
+        let instances = self.instances();
+        let attached = instances.values().map(|it| (&it.instance, &it.token));
+        let pool = self.pool();
+        for (instance, token) in attached.chain(pool.machines()) {
             let current = snapshot.worker_tokens().find(|it| it.id == token.id);
             if current.is_none_or(|token| !token.is_valid(now)) {
                 instance.cut(token_revoked());
             }
         }
-        Ok(())
     }
 
-    fn services(&self) -> MutexGuard<'_, BTreeMap<(AccountId, String), WorkerService>> {
+    fn services(&self) -> MutexGuard<'_, BTreeMap<ServiceKey, WorkerService>> {
         self.services.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -241,6 +278,10 @@ impl Workers {
         self.instances
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pool(&self) -> MutexGuard<'_, MachinePool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn drained(&self) -> MutexGuard<'_, BTreeSet<(i64, String)>> {

@@ -7,6 +7,7 @@
 
 mod call;
 mod message;
+mod services;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -25,6 +26,7 @@ pub(crate) use call::label;
 pub(crate) use message::{answer_payload, request_of};
 use pkgtool_gate::host::{InstanceCall, InstanceState, RemoteInstance};
 use pkgtool_gate::instance::Asks;
+pub use services::AttachedServices;
 
 /// How long requests wait for an instance after the last one left: a worker that restarts comes back by then.
 const RETURN_TIME: Duration = Duration::from_secs(10);
@@ -57,9 +59,9 @@ struct AttachedInstances {
 
 impl Attached {
     /// Creates a service without instances.
-    pub fn new(since: Timestamp, max_answer: usize, resumed: watch::Sender<u64>) -> Self {
+    pub(super) fn new(max_answer: usize, resumed: watch::Sender<u64>) -> Self {
         Self {
-            since,
+            since: Timestamp::now(),
             max_answer,
             turns: ResourceTurns::new(1, usize::MAX),
             freed: Arc::default(),
@@ -73,7 +75,7 @@ impl Attached {
         }
     }
 
-    /// Returns the time since when the service has a token.
+    /// Returns the time since when the service is known.
     pub fn since(&self) -> Timestamp {
         self.since
     }
@@ -116,7 +118,10 @@ impl Attached {
     pub(super) fn inactive_reason(&self) -> Option<String> {
         let instances = self.all();
         if instances.is_empty() {
-            return Some("no worker is attached; attach one with `pkgtool attach`".to_owned());
+            return Some(
+                "no worker is attached; attach one with `pkgtool attach` or `pkgtool worker`"
+                    .to_owned(),
+            );
         }
         let is_serving = |it: &Arc<RemoteInstance>| it.activity().state == InstanceState::Serving;
         (!instances.iter().any(is_serving)).then(|| match instances.len() {

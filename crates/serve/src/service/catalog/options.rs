@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::super::ServiceSettings;
+use super::super::attached::AttachedServices;
 use super::super::engine::Engines;
 use crate::account::AccountId;
 
@@ -56,6 +57,8 @@ pub struct CatalogOptions {
     pub number: Numbering,
     /// Engines that run the models.
     pub engines: Arc<Engines>,
+    /// Services whose models workers run, if workers can attach.
+    pub attached: Option<Arc<AttachedServices>>,
 }
 
 /// A package that cannot be served.

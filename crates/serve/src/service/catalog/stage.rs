@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::super::{Device, DeviceParts, PackageConfig, Service, ServiceKind, ServiceSettings};
+use super::super::{
+    Attached, Device, DeviceParts, PackageConfig, RunOn, Service, ServiceKind, ServiceSettings,
+};
 use super::options::CatalogOptions;
 use super::survey::{ServedPackage, precision_lists};
 use pkgtool_base::diagnostic::{Diagnostic, Report, Severity};
@@ -75,6 +77,8 @@ pub(super) fn build(
                 engines: Arc::clone(&options.engines),
                 created_at: package.fingerprint.created_at(),
                 updated_at: package.fingerprint.updated_at(),
+                files: package.fingerprint.files(),
+                workers: workers(package, &name, &settings, options)?,
             })?;
             Ok(BuiltService {
                 name,
@@ -83,6 +87,25 @@ pub(super) fn build(
             })
         })
         .collect()
+}
+
+/// Returns the workers that run the models of a service, if they do not run here.
+fn workers(
+    package: &ServedPackage,
+    name: &str,
+    settings: &ServiceSettings,
+    options: &CatalogOptions,
+) -> Result<Option<Arc<Attached>>, String> {
+    if settings.run_on == RunOn::Here {
+        return Ok(None);
+    }
+    if package.home.named_by_folders {
+        return Err(format!(
+            "`{name}` was trained here: its setting `run_on` must be `here`"
+        ));
+    }
+    let attached = options.attached.as_ref();
+    Ok(attached.map(|attached| attached.of(package.home.owner, name)))
 }
 
 /// Assigns the services' numbers.

@@ -28,6 +28,9 @@ const MAX_LINK_ENTRIES: usize = 10_000;
 /// Maximum number of files of a model that is a folder.
 const MAX_FOLDER_FILES: usize = 10_000;
 
+/// Name of the settings of a project.
+const SETTINGS_FILE: &str = "pkgtool.toml";
+
 /// Identity of a package: the index of its package directory in the catalog, and its own path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct PackageKey {
@@ -205,6 +208,16 @@ impl Fingerprint {
             }
         }
         Self(marks)
+    }
+
+    /// Returns the files that are there, without settings.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        let is_settings = |path: &Path| path.file_name().is_some_and(|it| it == SETTINGS_FILE);
+        let there = self
+            .0
+            .iter()
+            .filter(|(path, mark)| mark.is_some() && !is_settings(path));
+        there.map(|(path, _)| path.clone()).collect()
     }
 
     /// Returns the creation time of the oldest file, as far as the file system records it.

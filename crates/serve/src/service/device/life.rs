@@ -41,8 +41,12 @@ impl Device {
         let activities = self.endpoints().map(|endpoint| endpoint.activity());
         let entries = self.variants.entries.iter();
         let generators = entries.filter_map(|entry| entry.generator.get());
+        let elsewhere = self.workers().map(|workers| workers.activity());
+        let (waiting, running) = elsewhere.unwrap_or_default();
+        let generating: usize = generators.map(|generator| generator.waiting()).sum();
         let first = Activity {
-            waiting: generators.map(|generator| generator.waiting()).sum(),
+            waiting: waiting + generating,
+            running,
             ..Activity::default()
         };
         activities.fold(first, |sum, one| Activity {
@@ -57,6 +61,9 @@ impl Device {
     /// Loads the model that a request without a config would run. Does nothing if such a request is
     /// rejected, because one of several components would be a guess.
     pub async fn warm(&self) -> Result<(), CallError> {
+        if self.workers().is_some() {
+            return Ok(());
+        }
         let Ok(entry) = self.chosen(None) else {
             return Ok(());
         };

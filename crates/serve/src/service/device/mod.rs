@@ -24,7 +24,7 @@ mod variants;
 mod vectors;
 
 use std::collections::{BTreeSet, HashMap};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -39,7 +39,7 @@ use super::engine::{Endpoint, EndpointModel, Engines};
 use super::media::MediaRequest;
 use super::tensors::{self, Encoding};
 use super::text::PreparedText;
-use super::{Answer, CallError, Description, Refusal, Request, ServiceSettings, texts};
+use super::{Answer, Attached, CallError, Description, Refusal, Request, ServiceSettings, texts};
 use crate::account::AccountId;
 use crate::database::Timestamp;
 use answered::PreparedAnswer;
@@ -144,6 +144,10 @@ pub struct DeviceParts {
     pub created_at: Timestamp,
     /// Time of the last change to a file of the package.
     pub updated_at: Timestamp,
+    /// The package's files, with those that its configs refer to.
+    pub files: Vec<PathBuf>,
+    /// The workers that run its models, if they do not run here.
+    pub workers: Option<Arc<Attached>>,
 }
 
 impl Device {
@@ -260,9 +264,22 @@ impl Device {
         &self.description
     }
 
+    /// Returns the workers that run its models, if they do not run here.
+    pub fn workers(&self) -> Option<&Arc<Attached>> {
+        self.parts.workers.as_ref()
+    }
+
+    /// Returns the package's files, with those that its configs refer to.
+    pub fn files(&self) -> &[PathBuf] {
+        &self.parts.files
+    }
+
     /// Returns the reason why no method can answer, optionally of one backend: the reason of the
     /// preferred method. Returns `None` if any method may answer.
     pub fn inactive_reason(&self, backend: Option<&str>) -> Option<String> {
+        if let Some(workers) = self.workers() {
+            return workers.inactive_reason();
+        }
         let is_meant = |entry: &&MethodEntry| backend.is_none_or(|it| entry.backend.name() == it);
         let mut first = None;
         for entry in self.variants.entries.iter().filter(is_meant) {
@@ -283,7 +300,10 @@ impl Device {
     /// Returns whether a request is worth an attempt: a method may answer, or the pause after its
     /// failures is over.
     pub fn may_answer(&self) -> bool {
-        self.variants.entries.iter().any(|it| !it.is_refused())
+        match self.workers() {
+            Some(workers) => workers.may_answer(),
+            None => self.variants.entries.iter().any(|it| !it.is_refused()),
+        }
     }
 
     /// Returns the notes on answers of its models for a backend, if an engine interprets programs

@@ -1,7 +1,10 @@
 //! Services as instances at gates: requests of the gate protocol become requests to a [`Service`], and its answers and
-//! errors go back.
+//! errors go back. A machine without packages serves those that its gates assign ([`machine`]).
 //!
 //! Invariant: the bytes of a request reach the service as they came, and the bytes of its answer the gate.
+
+mod cache;
+mod machine;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,6 +13,9 @@ use std::time::Instant;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use futures_util::stream::TryStreamExt as _;
+
+pub use cache::{CacheError, PackageCache};
+pub use machine::{MachineOptions, OpenFolder, serve_assigned};
 
 use crate::service::attached::{answer_payload, request_of};
 use crate::service::events::{self, EventFramer};
