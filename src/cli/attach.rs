@@ -37,7 +37,7 @@ pub(super) struct AttachArgs {
     packages: Vec<PathBuf>,
 
     #[command(flatten)]
-    gate: GateArgs,
+    gate: ConnectionArgs,
 
     /// Maximum number of requests in flight for each gate
     #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
@@ -46,7 +46,7 @@ pub(super) struct AttachArgs {
 
 /// How a command reaches its gates.
 #[derive(Debug, clap::Args)]
-pub(super) struct GateArgs {
+pub(super) struct ConnectionArgs {
     /// Addresses of gates [default: `MLP_GRPC_HOSTS` or `MLP_GRPC_HOST`; port 443]
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
     gate: Vec<GateAddress>,
@@ -83,7 +83,7 @@ pub(super) struct GateConnection {
     pub(super) security: Security,
 }
 
-impl GateArgs {
+impl ConnectionArgs {
     /// Reads the arguments, and the platform's variables where they are absent.
     pub(super) fn connection(&self) -> Result<GateConnection, Failure> {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
@@ -183,7 +183,7 @@ async fn attach(
 
 /// Returns the addresses of the gates: the arguments, or the platform's variables.
 fn gates(
-    args: &GateArgs,
+    args: &ConnectionArgs,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Vec<GateAddress>, Failure> {
     if !args.gate.is_empty() {
@@ -204,7 +204,7 @@ fn gates(
 
 /// Returns how connections are protected.
 fn security(
-    args: &GateArgs,
+    args: &ConnectionArgs,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Security, Failure> {
     let is_plain = || match variable("MLP_GRPC_SECURE").as_deref() {
@@ -254,7 +254,7 @@ impl ServiceToken {
 
 /// Returns the tokens: those of the file, or the platform's variable. Errors do not show them.
 fn tokens(
-    args: &GateArgs,
+    args: &ConnectionArgs,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Vec<ServiceToken>, Failure> {
     let Some(path) = &args.token_file else {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::attach::{self, GateArgs};
+use super::attach::{self, ConnectionArgs};
 use super::block_on::runtime;
 use super::data_dir;
 use super::exit::{Exit, Failure};
@@ -29,7 +29,7 @@ const GIB: u64 = 1 << 30;
 #[command(after_help = book::help(EXAMPLES, "worker"))]
 pub(super) struct WorkerCommandArgs {
     #[command(flatten)]
-    gate: GateArgs,
+    gate: ConnectionArgs,
 
     /// Maximum number of requests in flight for each service
     #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]

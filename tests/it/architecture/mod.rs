@@ -211,6 +211,16 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("model/safetensors", &[]),
     ("model/tflite", &["model/executorch"]),
     ("remote/pull", &[]),
+    (
+        "serve/attach",
+        &[
+            "serve/service",
+            "serve/task",
+            "serve/account",
+            "serve/database",
+            "serve/worker",
+        ],
+    ),
     ("serve/account", &["serve/database"]),
     ("serve/batch", &["serve/database", "serve/account"]),
     ("serve/client", &[]),
@@ -249,11 +259,16 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("serve/service/attached", &[]),
     (
         "serve/service/catalog",
-        &["serve/service/device", "serve/service/engine"],
+        &[
+            "serve/service/attached",
+            "serve/service/device",
+            "serve/service/engine",
+        ],
     ),
     (
         "serve/service/device",
         &[
+            "serve/service/attached",
             "serve/service/engine",
             "serve/service/media",
             "serve/service/tensors",

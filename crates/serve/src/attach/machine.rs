@@ -61,10 +61,10 @@ impl Handler for AssignmentTaker {
 }
 
 /// A gate and a service that it assigned.
-type Place = (GateAddress, String);
+type AssignedPlace = (GateAddress, String);
 
 /// A package that is served.
-struct ServedPackage {
+struct RunningPackage {
     version: String,
     token: String,
     catalog: Arc<Catalog>,
@@ -78,7 +78,7 @@ pub async fn serve_assigned(options: MachineOptions, mut stop: watch::Receiver<b
     let taker = Arc::new(AssignmentTaker(assignments));
     let attached = instance::serve(options.settings.clone(), taker, stop.clone());
     let attached = tokio::spawn(attached);
-    let mut served: HashMap<Place, ServedPackage> = HashMap::new();
+    let mut served: HashMap<AssignedPlace, RunningPackage> = HashMap::new();
     let mut endings = tokio::task::JoinSet::new();
     loop {
         let wanted = assigned.borrow_and_update().clone();
@@ -108,15 +108,15 @@ pub async fn serve_assigned(options: MachineOptions, mut stop: watch::Receiver<b
 async fn follow(
     options: &MachineOptions,
     wanted: &Assignments,
-    served: &mut HashMap<Place, ServedPackage>,
+    served: &mut HashMap<AssignedPlace, RunningPackage>,
     endings: &mut tokio::task::JoinSet<()>,
 ) -> bool {
     let all = wanted.iter().flat_map(|(gate, assignment)| {
         let services = assignment.services.iter();
         services.map(move |it| ((gate.clone(), it.name.clone()), it))
     });
-    let all: BTreeMap<Place, &AssignedServiceProto> = all.collect();
-    let gone: Vec<Place> = served
+    let all: BTreeMap<AssignedPlace, &AssignedServiceProto> = all.collect();
+    let gone: Vec<AssignedPlace> = served
         .keys()
         .filter(|place| !all.contains_key(place))
         .cloned()
@@ -197,10 +197,10 @@ fn found(catalog: &Catalog, owner: AccountId, name: &str) -> Result<Arc<Service>
 
 fn start(
     options: &MachineOptions,
-    (gate, name): &Place,
+    (gate, name): &AssignedPlace,
     assigned: &AssignedServiceProto,
     catalog: Arc<Catalog>,
-) -> Result<ServedPackage, String> {
+) -> Result<RunningPackage, String> {
     let service = found(&catalog, options.owner, name)?;
     let settings = InstanceSettings {
         gates: vec![gate.clone()],
@@ -213,7 +213,7 @@ fn start(
     let find = move || finding.find(owner, &name);
     let attached = AttachedService::new(find, Arc::clone(&options.memory));
     let (stop, stopped) = watch::channel(false);
-    Ok(ServedPackage {
+    Ok(RunningPackage {
         version: assigned.version.clone(),
         token: assigned.connection_token.clone(),
         serving: tokio::spawn(instance::serve(settings, Arc::new(attached), stopped)),
@@ -222,7 +222,7 @@ fn start(
     })
 }
 
-impl ServedPackage {
+impl RunningPackage {
     /// Lets requests in flight end.
     async fn end(self) {
         self.stop.send_replace(true);

@@ -1,11 +1,13 @@
-//! Life cycle of a device's sessions: warm-up, activity and draining.
+//! Life cycle of a device's sessions: availability, warm-up, activity and draining.
 
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use super::super::away::NO_ACCOUNT;
 use super::super::engine::{Activity, ForegroundRequest};
-use super::super::{CallError, Isolation};
+use super::super::{Attached, CallError, Isolation};
+use super::variants::MethodEntry;
 use super::{Device, embedding, runnable};
 
 impl Device {
@@ -34,6 +36,40 @@ impl Device {
     /// Adds a request that others give way to.
     pub(in crate::service) fn begin_request(&self) -> ForegroundRequest {
         self.parts.engines.begin_request()
+    }
+
+    /// Returns the workers that run its models, if they do not run here.
+    pub fn workers(&self) -> Option<&Arc<Attached>> {
+        self.parts.workers.as_ref()
+    }
+
+    /// Returns the package's files, with those that its configs refer to.
+    pub fn files(&self) -> &[PathBuf] {
+        &self.parts.files
+    }
+
+    /// Returns the reason why no method can answer, optionally of one backend: the reason of the
+    /// preferred method. Returns `None` if any method may answer.
+    pub fn inactive_reason(&self, backend: Option<&str>) -> Option<String> {
+        if let Some(workers) = self.workers() {
+            return workers.inactive_reason();
+        }
+        let is_meant = |entry: &&MethodEntry| backend.is_none_or(|it| entry.backend.name() == it);
+        let mut first = None;
+        for entry in self.variants.entries.iter().filter(is_meant) {
+            let reason = entry.failure()?;
+            first.get_or_insert(reason);
+        }
+        first.or_else(|| Some("it lacks a model for this backend".to_owned()))
+    }
+
+    /// Returns whether a request is worth an attempt: a method may answer, or the pause after its
+    /// failures is over.
+    pub fn may_answer(&self) -> bool {
+        match self.workers() {
+            Some(workers) => workers.may_answer(),
+            None => self.variants.entries.iter().any(|it| !it.is_refused()),
+        }
     }
 
     /// Returns the current activity of all its endpoints.

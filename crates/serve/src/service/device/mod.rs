@@ -264,46 +264,12 @@ impl Device {
         &self.description
     }
 
-    /// Returns the workers that run its models, if they do not run here.
-    pub fn workers(&self) -> Option<&Arc<Attached>> {
-        self.parts.workers.as_ref()
-    }
-
-    /// Returns the package's files, with those that its configs refer to.
-    pub fn files(&self) -> &[PathBuf] {
-        &self.parts.files
-    }
-
-    /// Returns the reason why no method can answer, optionally of one backend: the reason of the
-    /// preferred method. Returns `None` if any method may answer.
-    pub fn inactive_reason(&self, backend: Option<&str>) -> Option<String> {
-        if let Some(workers) = self.workers() {
-            return workers.inactive_reason();
-        }
-        let is_meant = |entry: &&MethodEntry| backend.is_none_or(|it| entry.backend.name() == it);
-        let mut first = None;
-        for entry in self.variants.entries.iter().filter(is_meant) {
-            let reason = entry.failure()?;
-            first.get_or_insert(reason);
-        }
-        first.or_else(|| Some("it lacks a model for this backend".to_owned()))
-    }
-
     /// Removes the directories above the package's files from a text.
     pub(crate) fn relative(&self, text: String) -> String {
         let entries = self.variants.entries.iter();
         entries.fold(text, |text, entry| {
             strip_directories(text, &entry.package.path)
         })
-    }
-
-    /// Returns whether a request is worth an attempt: a method may answer, or the pause after its
-    /// failures is over.
-    pub fn may_answer(&self) -> bool {
-        match self.workers() {
-            Some(workers) => workers.may_answer(),
-            None => self.variants.entries.iter().any(|it| !it.is_refused()),
-        }
     }
 
     /// Returns the notes on answers of its models for a backend, if an engine interprets programs
