@@ -8,10 +8,21 @@ const ROUNDS: &str = "100";
 
 #[test]
 fn a_hundred_kills_lose_nothing() {
+    no_violation(&["--rounds", ROUNDS, "--round-ms", "250"]);
+}
+
+/// Workers are killed, frozen and cut off; the book has the command for 500 rounds.
+#[test]
+fn faults_of_workers_and_their_streams_lose_nothing() {
+    no_violation(&["--service", "workers", "--rounds", "40", "--round-ms", "250"]);
+}
+
+fn no_violation(arguments: &[&str]) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torture/torture.py");
     let ran = Command::new("python3")
         .arg(script)
-        .args(["--rounds", ROUNDS, "--round-ms", "250", "--binary"])
+        .args(arguments)
+        .arg("--binary")
         .arg(env!("CARGO_BIN_EXE_pkgtool"))
         .output()
         .expect("python3 runs");

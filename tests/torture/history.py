@@ -63,10 +63,14 @@ class Backup:
 
 
 class History:
-    """All events of a run, and what is wrong with them. `keep`: seconds for which tasks are kept."""
+    """All events of a run, and what is wrong with them. `keep`: seconds for which tasks are kept.
 
-    def __init__(self, events, keep=None, backups=()):
+    `gives_back`: a task returns to the queue in the same life when its worker leaves.
+    """
+
+    def __init__(self, events, keep=None, backups=(), gives_back=False):
         self.events, self.keep, self.backups = events, keep, backups
+        self.gives_back = gives_back
         self.counts = Counter()
         self.violations = []
 
@@ -245,7 +249,7 @@ class History:
         seen = [event for event in events if shown(event) is not None]
         for place, later in enumerate(seen):
             for earlier in seen[:place]:
-                if earlier.end <= later.begin and not may_follow(earlier, later):
+                if earlier.end <= later.begin and not may_follow(earlier, later, self.gives_back):
                     words = f"{shown(earlier)} in life {earlier.life}, then {shown(later)} in life "
                     self.violate("backwards", task, f"{words}{later.life}")
                     return
@@ -276,10 +280,10 @@ def shown(event):
     return FINISHED if event.do == "cancel" and event.code == 200 else None
 
 
-def may_follow(earlier, later):
+def may_follow(earlier, later, gives_back):
     before, after = shown(earlier), shown(later)
     if before in FINAL or before == FINISHED:
         return after in FINAL or after == FINISHED
     if before == UNFINISHED or after in (UNFINISHED, FINISHED):
         return True
-    return RANK[after] >= RANK[before] or later.life > earlier.life
+    return gives_back or RANK[after] >= RANK[before] or later.life > earlier.life

@@ -10,6 +10,9 @@ by the server and by `admin purge`; `admin backup` runs all the time; some of th
 too. Then all tasks are waited for and read, the server is killed once more, and everything that is still
 kept is read again. history.py says what is promised and checks it; backups.py looks into the backups.
 
+With `--service workers`, models run on workers that attach through a proxy, and each round has a fault of workers or
+streams, too: workers.py says which. The server is killed in a fifth of these rounds.
+
 This is the death of the process: what was written is still there, synchronised or not. The loss of
 power is another matter, which this does not test.
 
@@ -39,6 +42,7 @@ from history import FINAL, History  # noqa: E402
 from model import write_package  # noqa: E402
 from server import PREFIX, Server, ServerError, family  # noqa: E402
 from upstream import Upstream  # noqa: E402
+from workers import Workers  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -61,6 +65,9 @@ SERVICE = "negate"
 # Longest time after the kills in which no task ends, in seconds.
 PATIENCE = 120
 
+# Of 100 rounds with workers, how many kill the server.
+SERVER_KILLS = 20
+
 # Of 100 rounds, how many kill the server before it is ready, and within how many seconds.
 EARLY, EARLY_SECONDS = 10, 0.1
 
@@ -78,12 +85,17 @@ def main():
     print(f"seed {seed}, {options.rounds} rounds, {options.clients} clients, in {home}", flush=True)
     with Upstream("negate") if options.service == "proxy" else nullcontext() as upstream:
         settings, packages = SETTINGS.format(days=options.keep_seconds / 86400), []
-        if upstream:
+        workers = None
+        if options.service == "workers":
+            write_package(home / "packages", SERVICE)
+            workers = Workers(binary, home / "packages", SERVICE, options.workers, seed)
+            settings += workers.settings
+        elif upstream:
             settings += f'\n[[proxies]]\nname = "{SERVICE}"\nupstream = "{upstream.url}"\n'
         else:
             write_package(home / "packages", SERVICE)
             packages = [home / "packages"]
-        run = Run(Server(binary, home, settings, packages), options, seed)
+        run = Run(Server(binary, home, settings, packages), options, seed, workers)
         try:
             run.all()
         except ServerError as error:
@@ -94,6 +106,8 @@ def main():
             run.load.stopped.set()
             run.backups.stopped.set()
             run.server.stop()
+            if workers:
+                workers.stop()
     sys.exit(report(run, home, keep=options.keep or options.data_dir is not None))
 
 
@@ -109,16 +123,17 @@ def arguments():
     parser.add_argument("--keep", action="store_true", help="keep the data of a good run too")
     parser.add_argument(
         "--service",
-        choices=["model", "proxy"],
+        choices=["model", "proxy", "workers"],
         default="model",
-        help="a model on the device, or a proxy to a process that does the same without an engine",
+        help="a model on the device, a proxy to a process that does the same, or workers with the model",
     )
+    parser.add_argument("--workers", type=int, default=3, help="number of workers")
     return parser.parse_args()
 
 
 class Run:
-    def __init__(self, server, options, seed):
-        self.server, self.options = server, options
+    def __init__(self, server, options, seed, workers=None):
+        self.server, self.options, self.workers = server, options, workers
         self.chance = random.Random(seed)
         self.load = Load(server, SERVICE, seed)
         self.clients = [Client(self.load, number) for number in range(options.clients)]
@@ -131,6 +146,8 @@ class Run:
     def all(self):
         self.server.start()
         self.server.set_rate(1_000_000)
+        if self.workers:
+            self.workers.start(self.server)
         self.warm()
         for client in self.clients:
             client.start()
@@ -163,7 +180,10 @@ class Run:
         self.read_all()
         listed = self.list()
         self.progress("checking")
-        history = History(self.load.events, self.options.keep_seconds, self.backups.made)
+        gives_back = self.workers is not None
+        history = History(
+            self.load.events, self.options.keep_seconds, self.backups.made, gives_back
+        )
         self.history = history.check(listed)
         self.check_processes()
         self.check_purge()
@@ -188,6 +208,10 @@ class Run:
         if number % 10 == 0:
             self.progress(f"round {number}: {len(self.load.tasks)} tasks")
         time.sleep(self.chance.uniform(0, self.options.round_ms / 1000))
+        if self.workers:
+            self.workers.fault()
+            if self.chance.random() * 100 >= SERVER_KILLS:
+                return
         self.die()
         while self.chance.random() * 100 < EARLY:
             self.load.life += 1
@@ -303,6 +327,9 @@ def report(run, home, keep):
     counts = run.history.counts
     ready = sorted(run.ready)
     print(f"\nrounds      {run.options.rounds} ({run.kills} kills)")
+    if run.workers:
+        faults = [f"{count} {name}" for name, count in sorted(run.workers.faults.items())]
+        print(f"faults      {', '.join(faults)}")
     for name in ("created", "completed", "canceled", "unknown"):
         print(f"{name:<12}{counts[name]}", end="")
         print(f" ({counts['unknown that were made']} were made)" if name == "unknown" else "")
