@@ -14,7 +14,14 @@ fn a_hundred_kills_lose_nothing() {
 /// Workers are killed, frozen and cut off; the book has the command for 500 rounds.
 #[test]
 fn faults_of_workers_and_their_streams_lose_nothing() {
-    no_violation(&["--service", "workers", "--rounds", "40", "--round-ms", "250"]);
+    no_violation(&[
+        "--service",
+        "workers",
+        "--rounds",
+        "40",
+        "--round-ms",
+        "250",
+    ]);
 }
 
 fn no_violation(arguments: &[&str]) {

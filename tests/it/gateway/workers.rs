@@ -20,7 +20,7 @@ use tokio::sync::{Notify, watch};
 
 use super::examples;
 use crate::support::environment::EnvironmentPiece;
-use crate::support::gateway::{Gateway, Setup};
+use crate::support::gateway::{Gateway, ON_WORKERS, Setup};
 use crate::support::run::pkgtool;
 use crate::support::tree::Tree;
 
@@ -804,3 +804,125 @@ fn copy(from: &Path, to: &Path) {
         }
     }
 }
+
+/// Workers reach a gateway with a certificate, and only if they know its authority.
+#[test]
+fn workers_attach_by_tls() {
+    let file = |name: &str| {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/gate/tests/tls");
+        folder.join(name).display().to_string()
+    };
+    let tls = format!(
+        "[tls]\ncertificate = {:?}\nkey = {:?}",
+        file("certificate.pem"),
+        file("key.pem")
+    );
+    let gateway = Setup::new().settings(GATE).settings(&tls).start();
+    let token = gateway.worker_token("sentences", "first");
+    let gate = gateway.gate().replace("127.0.0.1", "localhost");
+    let attach = |authority: &str| {
+        let mut command = pkgtool(["attach", "--gate", &gate, "--ca"]).into_command();
+        command
+            .arg(file(authority))
+            .arg(examples().join("hush-sentence"))
+            .env("MLP_SERVICE_TOKEN", &token)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        Attached(command.spawn().expect("the binary runs"))
+    };
+    let stranger = attach("other_authority.pem");
+    let attached = attach("authority.pem");
+    gateway.line(|line| line["message"] == "attached");
+    drop(attached);
+    gateway.line(|line| line["message"] == "left");
+    drop(stranger);
+    let attached = gateway
+        .lines()
+        .into_iter()
+        .filter(|line| line["message"] == "attached");
+    assert_eq!(attached.count(), 1);
+}
+
+#[test]
+fn a_token_that_expires_ends_its_connections() {
+    let gateway = start();
+    let create = ["workers", "token", "create", "dog", "--expires", "3s"];
+    let token = gateway
+        .command(&create)
+        .expect_code(0)
+        .stdout
+        .trim()
+        .to_owned();
+    let worker = TestWorker::attach(&gateway, &token, "a", 1);
+    until_attached(&gateway, 1);
+    gateway.post(&path("dog"), "1").expect(200);
+    until_attached(&gateway, 0);
+    gateway
+        .post(&path("dog"), "1")
+        .expect_error(400, "SERVICE_NOT_FOUND");
+    // It tries again, and is refused.
+    gateway.line(|line| {
+        line["message"] == "refused an instance"
+            && line["code"] == "mlp.gate.instance_token_revoked"
+    });
+    drop(worker);
+}
+
+/// A worker that comes and goes a hundred times leaves nothing behind.
+#[test]
+fn many_disconnections_leave_nothing() {
+    let gateway = start();
+    let token = gateway.worker_token("dog", "first");
+    let steady = TestWorker::attach(&gateway, &token, "steady", 4);
+    until_attached(&gateway, 1);
+    let gate = gateway.gate();
+    let before = gateway.memory("VmRSS");
+    for round in 0..100 {
+        // Half of them say nothing of the protocol.
+        drop(std::net::TcpStream::connect(&gate).expect("the gate listens"));
+        if round % 4 == 0 {
+            drop(TestWorker::attach(&gateway, &token, "hasty", 4));
+        }
+        gateway.post(&path("dog"), round.to_string()).expect(200);
+    }
+    gateway.until(|| workers(&gateway).len() == 1);
+    let grown = gateway.memory("VmRSS").saturating_sub(before);
+    assert!(grown < 32 << 20, "{grown}");
+    assert!(steady.seen().len() >= 75, "{}", steady.seen().len());
+}
+
+/// Models on a worker pass the tests of models in the server.
+#[test]
+fn tests_of_services_pass_on_a_worker() {
+    if std::env::var_os(ON_WORKERS).is_some() {
+        return;
+    }
+    let tests = std::env::current_exe().expect("these tests");
+    let ran = Command::new(tests)
+        .args(ON_WORKERS_TOO)
+        .args(NOT_ON_WORKERS.iter().flat_map(|test| ["--skip", test]))
+        .args(["--test-threads", "3"])
+        .env(ON_WORKERS, "1")
+        .output()
+        .expect("they run");
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success(), "{said}");
+    let passed = said
+        .lines()
+        .filter(|line| line.starts_with("test ") && line.ends_with("... ok"));
+    assert!(passed.count() >= 40, "{said}");
+}
+
+/// Tests that run a second time, with the models on a worker.
+const ON_WORKERS_TOO: [&str; 7] = [
+    "gateway::predict::",
+    "gateway::tasks::",
+    "gateway::chats::",
+    "gateway::streams::",
+    "gateway::texts::",
+    "gateway::pictures::",
+    "gateway::training::",
+];
+
+/// Tests of the engine in the server, or of accounts whose packages no worker has.
+const NOT_ON_WORKERS: [&str; 0] = [];

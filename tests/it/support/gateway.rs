@@ -47,7 +47,17 @@ pub(crate) struct Gateway {
     directory: Arc<TempDir>,
     log: Arc<Mutex<Vec<u8>>>,
     reader: Option<JoinHandle<()>>,
+    /// The worker that runs the models, if they do not run in the server.
+    worker: Option<Child>,
 }
+
+/// Variable with which the models of all packages run on a worker.
+pub(crate) const ON_WORKERS: &str = "PKGTOOL_TEST_ON_WORKERS";
+
+/// Longest time until a worker attaches for the first service, and the time without further ones after which it has
+/// attached for all.
+const FIRST_ATTACHED: Duration = Duration::from_secs(8);
+const LAST_ATTACHED: Duration = Duration::from_millis(1500);
 
 impl Setup {
     /// Creates a setup without packages and with the default settings.
@@ -140,6 +150,12 @@ fn launch(setup: Setup, directory: Arc<TempDir>, known_key: String) -> Gateway {
         .envs(setup.environment.iter().map(|(name, value)| (name, value)))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
+    let on_worker = std::env::var_os(ON_WORKERS).is_some() && !setup.packages.is_empty();
+    if on_worker {
+        command
+            .env("PKGTOOL_DEFAULTS_RUN_ON", "workers")
+            .env("PKGTOOL_WORKERS_LISTEN", "127.0.0.1:0");
+    }
     let mut child = command.spawn().expect("the binary runs");
     let mut errors = child.stderr.take().expect("the stream is piped");
     let log = Arc::new(Mutex::new(Vec::new()));
@@ -183,7 +199,7 @@ fn launch(setup: Setup, directory: Arc<TempDir>, known_key: String) -> Gateway {
     std::thread::spawn(move || {
         let _ = std::io::copy(&mut stdout, &mut std::io::sink());
     });
-    Gateway {
+    let mut gateway = Gateway {
         child,
         address: address.expect("the server prints its address"),
         key,
@@ -192,10 +208,48 @@ fn launch(setup: Setup, directory: Arc<TempDir>, known_key: String) -> Gateway {
         directory,
         log,
         reader: Some(reader),
+        worker: None,
+    };
+    if on_worker {
+        gateway.attach_worker();
     }
+    gateway
 }
 
 impl Gateway {
+    /// Starts a worker, and waits until it runs the packages.
+    fn attach_worker(&mut self) {
+        let create = ["workers", "token", "create", "--any", "--name"];
+        let name = format!("t{}", self.child.id());
+        let token = self.command(&[&create[..], &[name.as_str()]].concat());
+        let token = token.expect_code(0).stdout.trim().to_owned();
+        let gate = self.gate();
+        let mut command = pkgtool(["worker", "--plain", "--gate", &gate, "--cache"]).into_command();
+        command
+            .arg(self.directory.path().join("cache"))
+            .env("MLP_SERVICE_TOKEN", token)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        self.worker = Some(command.spawn().expect("the binary runs"));
+        let (mut count, mut since) = (0, Instant::now());
+        loop {
+            let now = self.get("/api/mlpgateway/account/local/worker").json();
+            let now = now.as_array().map_or(0, Vec::len);
+            if now != count {
+                (count, since) = (now, Instant::now());
+            }
+            let patience = if count == 0 {
+                FIRST_ATTACHED
+            } else {
+                LAST_ATTACHED
+            };
+            if since.elapsed() > patience {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Sends a request with the first key.
     pub(crate) fn send(&self, method: &str, path: &str, body: impl AsRef<[u8]>) -> Reply {
         self.send_with(&self.key, method, path, body)
@@ -504,9 +558,14 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        // The server may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        // They may have ended already.
+        for child in [Some(&mut self.child), self.worker.as_mut()]
+            .into_iter()
+            .flatten()
+        {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 

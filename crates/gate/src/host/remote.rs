@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
-use tonic::Status;
 
 use super::Arrival;
 use crate::instance::Asks;
@@ -75,8 +74,8 @@ pub struct RemoteInstance {
     heard: AtomicU64,
 }
 
-/// The messages to an instance.
-pub(super) type ToService = mpsc::Sender<Result<GateToServiceProto, Status>>;
+/// The messages to an instance. The places of the queue are small.
+pub(super) type ToService = mpsc::Sender<Box<GateToServiceProto>>;
 
 /// The calls of an instance.
 #[derive(Debug)]
@@ -377,7 +376,7 @@ impl CallTable {
     /// Returns `false` if the queue is full, because the instance does not read, or the connection has ended.
     fn send(&self, message: GateToServiceProto) -> bool {
         let to_service = self.to_service.as_ref();
-        to_service.is_some_and(|to_service| to_service.try_send(Ok(message)).is_ok())
+        to_service.is_some_and(|to_service| to_service.try_send(Box::new(message)).is_ok())
     }
 
     fn has_place(&self, in_flight: Option<usize>) -> bool {

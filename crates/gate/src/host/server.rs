@@ -3,14 +3,15 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 use tokio::sync::{Semaphore, mpsc, watch};
-use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::{Stream, StreamExt as _};
 use tonic::transport::Server;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -113,7 +114,8 @@ impl<H: GateHost> Gate for HostedGate<H> {
         }))
     }
 
-    type processAsyncStream = ReceiverStream<Result<GateToServiceProto, Status>>;
+    type processAsyncStream =
+        Pin<Box<dyn Stream<Item = Result<GateToServiceProto, Status>> + Send>>;
 
     async fn process_async(
         &self,
@@ -138,7 +140,8 @@ impl<H: GateHost> Gate for HostedGate<H> {
         };
         let (host, settings) = (Arc::clone(&self.host), Arc::clone(&self.settings));
         tokio::spawn(async move { session::run(&*host, &settings, opened).await });
-        Ok(Response::new(ReceiverStream::new(messages)))
+        let messages = ReceiverStream::new(messages).map(|message| Ok(*message));
+        Ok(Response::new(Box::pin(messages)))
     }
 
     type contentStream = ReceiverStream<Result<ContentProto, Status>>;

@@ -52,7 +52,7 @@ pub(super) async fn run<H: GateHost>(host: &H, settings: &HostSettings, opened: 
             ..GateToServiceProto::default()
         };
         // It may have left.
-        let _ = timeout(LAST_WORDS_TIME, to_service.send(Ok(message))).await;
+        let _ = timeout(LAST_WORDS_TIME, to_service.send(Box::new(message))).await;
     };
     let start = match timeout(ANNOUNCEMENT_TIME, answers.message()).await {
         Ok(Ok(Some(ServiceToGateProto {

@@ -78,7 +78,7 @@ pub(super) fn build(
                 created_at: package.fingerprint.created_at(),
                 updated_at: package.fingerprint.updated_at(),
                 files: package.fingerprint.files(),
-                workers: workers(package, &name, &settings, options)?,
+                workers: workers(package, &name, &settings, options),
             })?;
             Ok(BuiltService {
                 name,
@@ -89,23 +89,18 @@ pub(super) fn build(
         .collect()
 }
 
-/// Returns the workers that run the models of a service, if they do not run here.
+/// Returns the workers that run the models of a service, if they do not run here. Trained services always run here.
 fn workers(
     package: &ServedPackage,
     name: &str,
     settings: &ServiceSettings,
     options: &CatalogOptions,
-) -> Result<Option<Arc<Attached>>, String> {
-    if settings.run_on == RunOn::Here {
-        return Ok(None);
+) -> Option<Arc<Attached>> {
+    if settings.run_on == RunOn::Here || package.home.named_by_folders {
+        return None;
     }
-    if package.home.named_by_folders {
-        return Err(format!(
-            "`{name}` was trained here: its setting `run_on` must be `here`"
-        ));
-    }
-    let attached = options.attached.as_ref();
-    Ok(attached.map(|attached| attached.of(package.home.owner, name)))
+    let attached = options.attached.as_ref()?;
+    Some(attached.of(package.home.owner, name))
 }
 
 /// Assigns the services' numbers.
