@@ -925,4 +925,9 @@ const ON_WORKERS_TOO: [&str; 7] = [
 ];
 
 /// Tests of the engine in the server, or of accounts whose packages no worker has.
-const NOT_ON_WORKERS: [&str; 0] = [];
+const NOT_ON_WORKERS: [&str; 2] = [
+    // A service whose tokenizer is broken does not attach.
+    "a_broken_tokenizer_is_the_services_fault_and_told_once",
+    // It looks for the engine's processes below the server.
+    "a_worker_that_dies_between_turns_is_not_noticed",
+];

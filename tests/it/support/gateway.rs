@@ -54,10 +54,8 @@ pub(crate) struct Gateway {
 /// Variable with which the models of all packages run on a worker.
 pub(crate) const ON_WORKERS: &str = "PKGTOOL_TEST_ON_WORKERS";
 
-/// Longest time until a worker attaches for the first service, and the time without further ones after which it has
-/// attached for all.
-const FIRST_ATTACHED: Duration = Duration::from_secs(8);
-const LAST_ATTACHED: Duration = Duration::from_millis(1500);
+/// Longest time until a worker gets its packages.
+const MAX_ASSIGNMENT_TIME: Duration = Duration::from_secs(8);
 
 impl Setup {
     /// Creates a setup without packages and with the default settings.
@@ -228,26 +226,29 @@ impl Gateway {
         command
             .arg(self.directory.path().join("cache"))
             .env("MLP_SERVICE_TOKEN", token)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+            .stdout(Stdio::null());
+        let log = self.directory.path().join("worker.log");
+        command.stderr(fs::File::create(&log).expect("a file"));
         self.worker = Some(command.spawn().expect("the binary runs"));
-        let (mut count, mut since) = (0, Instant::now());
-        loop {
-            let now = self.get("/api/mlpgateway/account/local/worker").json();
-            let now = now.as_array().map_or(0, Vec::len);
-            if now != count {
-                (count, since) = (now, Instant::now());
-            }
-            let patience = if count == 0 {
-                FIRST_ATTACHED
-            } else {
-                LAST_ATTACHED
-            };
-            if since.elapsed() > patience {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let (mut served, begun) = (0, Instant::now());
+        self.until(|| {
+            let text = fs::read_to_string(&log).expect("a file");
+            let lines: Vec<Value> = text
+                .lines()
+                .filter_map(|line| serde_json::from_str(line).ok())
+                .collect();
+            let count = |message: &str| lines.iter().filter(|it| it["message"] == message).count();
+            served = count("serves a package");
+            let tried = served + count("cannot serve a package");
+            let assigned = lines.iter().rfind(|it| it["message"] == "assigned");
+            let is_done = assigned.map(|it| it["services"] == tried);
+            // Nothing is assigned if no package is served.
+            is_done.unwrap_or(begun.elapsed() > MAX_ASSIGNMENT_TIME)
+        });
+        self.until(|| {
+            let attached = self.get("/api/mlpgateway/account/local/worker").json();
+            attached.as_array().map_or(0, Vec::len) == served
+        });
     }
 
     /// Sends a request with the first key.

@@ -360,6 +360,7 @@ impl<H: Handler> Connection<H> {
         let to_gate = self.to_gate.clone();
         let parts = AnswerParts {
             request_id: id,
+            gate_has_additions: self.knows_credits,
             to_gate: to_gate.clone(),
         };
         let task = self.tasks.spawn(async move {

@@ -120,10 +120,18 @@ pub struct LastAnswer {
 #[derive(Debug, Clone)]
 pub struct AnswerParts {
     request_id: i64,
+    /// The gate has named additions to the protocol.
+    gate_has_additions: bool,
     to_gate: mpsc::Sender<ServiceToGateProto>,
 }
 
 impl AnswerParts {
+    /// Returns whether the last part may be without data. Then no part has to wait for the next one.
+    #[must_use]
+    pub fn may_end_without_data(&self) -> bool {
+        self.gate_has_additions
+    }
+
     /// Sends a part: an answer in parts, or the progress of training. Waits while the gate reads slowly. Returns
     /// `false` if the connection is lost.
     pub async fn send(&self, body: Body) -> bool {

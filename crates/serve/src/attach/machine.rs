@@ -128,6 +128,9 @@ async fn follow(
         }
     }
     let mut complete = true;
+    if !wanted.is_empty() {
+        tracing::info!(services = all.len(), "assigned");
+    }
     for (place, assigned) in all {
         let before = served.get(&place);
         if before.is_some_and(|it| {

@@ -120,6 +120,11 @@ impl AttachedService {
             };
             for data in events::data(&events).filter(|data| *data != b"[DONE]") {
                 let next = answer_payload(JSON, Bytes::copy_from_slice(data));
+                if parts.may_end_without_data() {
+                    parts.send(part(Some(next), is_first, false)).await;
+                    is_first = false;
+                    continue;
+                }
                 if let Some(before) = held.replace(next) {
                     parts.send(part(Some(before), is_first, false)).await;
                     is_first = false;

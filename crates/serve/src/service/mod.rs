@@ -238,6 +238,19 @@ impl Service {
         }
     }
 
+    /// Checks a request that will be answered later, as far as it can be checked here.
+    pub async fn check(&self, request: &Request) -> Result<(), CallError> {
+        let prepared = self.prepare(request).await?;
+        if let (Prepared::Attached(_), ServiceKind::Device(device)) = (prepared, &self.kind) {
+            return match device.prepare(request).await {
+                // An engine of the worker may run what none here does.
+                Ok(_) | Err(CallError::NoInstances(_)) => Ok(()),
+                Err(error) => Err(error),
+            };
+        }
+        Ok(())
+    }
+
     fn not_trained(&self) -> String {
         let (owner, name) = (&self.owner_name, &self.name);
         format!(

@@ -66,6 +66,7 @@ pub(super) fn build(
         same.push(parsed);
     }
     let identities = identities.into_iter();
+    let files = package.files();
     identities
         .map(|(name, configs)| {
             let owner = &package.home.owner_name;
@@ -77,7 +78,7 @@ pub(super) fn build(
                 engines: Arc::clone(&options.engines),
                 created_at: package.fingerprint.created_at(),
                 updated_at: package.fingerprint.updated_at(),
-                files: package.fingerprint.files(),
+                files: files.clone(),
                 workers: workers(package, &name, &settings, options),
             })?;
             Ok(BuiltService {

@@ -4,7 +4,7 @@
 //! Invariant: only configs are read; of other files only size and times are checked. Equal
 //! fingerprints mean that no file was added, removed, replaced or written in between.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -27,6 +27,9 @@ const MAX_LINK_ENTRIES: usize = 10_000;
 
 /// Maximum number of files of a model that is a folder.
 const MAX_FOLDER_FILES: usize = 10_000;
+
+/// Maximum number of files of a package that are looked for.
+const MAX_PACKAGE_FILES: usize = 10_000;
 
 /// Name of the settings of a project.
 const SETTINGS_FILE: &str = "pkgtool.toml";
@@ -181,6 +184,26 @@ pub(super) fn precision_lists(found: &FoundFile, roots: &Roots) -> Vec<PathBuf> 
         .collect()
 }
 
+impl ServedPackage {
+    /// Returns the files of the package, those that its configs refer to, and precision lists. Hidden files and
+    /// settings of projects are left out.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        let is_hidden = |entry: &DirEntry| {
+            let name = entry.file_name().to_string_lossy();
+            entry.depth() > 0 && name.starts_with('.')
+        };
+        let walk = WalkDir::new(&self.key.path).into_iter();
+        let below = walk.filter_entry(|entry| !is_hidden(entry)).flatten();
+        let below = below.filter(|entry| entry.file_type().is_file());
+        let below = below.take(MAX_PACKAGE_FILES + 1).map(DirEntry::into_path);
+        let known = self.fingerprint.0.iter().filter(|(_, mark)| mark.is_some());
+        let known = known.map(|(path, _)| path.clone());
+        let is_settings = |path: &PathBuf| path.file_name().is_some_and(|it| it == SETTINGS_FILE);
+        let all: BTreeSet<PathBuf> = below.chain(known).filter(|it| !is_settings(it)).collect();
+        all.into_iter().collect()
+    }
+}
+
 impl Fingerprint {
     fn of(configs: &[FoundFile], roots: &Roots, policy: &Policy) -> Self {
         let mut marks = BTreeMap::new();
@@ -208,16 +231,6 @@ impl Fingerprint {
             }
         }
         Self(marks)
-    }
-
-    /// Returns the files that are there, without settings.
-    pub(super) fn files(&self) -> Vec<PathBuf> {
-        let is_settings = |path: &Path| path.file_name().is_some_and(|it| it == SETTINGS_FILE);
-        let there = self
-            .0
-            .iter()
-            .filter(|(path, mark)| mark.is_some() && !is_settings(path));
-        there.map(|(path, _)| path.clone()).collect()
     }
 
     /// Returns the creation time of the oldest file, as far as the file system records it.

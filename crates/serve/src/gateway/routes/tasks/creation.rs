@@ -96,7 +96,7 @@ async fn check(
     stored: Option<&StoredContent>,
 ) -> Result<(), GatewayError> {
     let Some(content) = stored else {
-        call.service.prepare(&call.request).await?;
+        call.service.check(&call.request).await?;
         return Ok(());
     };
     let is_passed_on =
@@ -118,9 +118,9 @@ async fn check(
         accept: None,
         in_background: false,
     };
-    let prepared = call.service.prepare(&request).await;
+    let checked = call.service.check(&request).await;
     (call.request.config, call.request.data_type) = (request.config, request.data_type);
-    prepared?;
+    checked?;
     Ok(())
 }
 
