@@ -153,7 +153,9 @@ impl GateHost for Workers {
             return Ok(Arc::default());
         };
         let mut instances = self.instances();
-        let same = instances.values().filter(|it| it.token.id == token.id);
+        let id = service.named.id;
+        let same = |it: &&WorkerInstance| (it.token.id, it.service.named.id) == (token.id, id);
+        let same = instances.values().filter(same);
         let limit = self.options.instances_per_token;
         if same.count() >= limit {
             let message =

@@ -187,9 +187,7 @@ impl PartReader {
             let AnsweredPayload { body, .. } = message::answered(Some(data), &self.worker)?;
             self.read = self.read.saturating_add(body.len());
             check_size(self.read, self.most, &self.worker)?;
-            event.put_slice(b"data: ");
-            event.put_slice(&body);
-            event.put_slice(b"\n\n");
+            put_event(&mut event, &body);
         }
         if is_last {
             event.put_slice(DONE.as_bytes());
@@ -213,6 +211,16 @@ impl PartReader {
     }
 }
 
+/// Appends an event. Each line of its data has a field of its own.
+fn put_event(event: &mut BytesMut, data: &[u8]) {
+    for line in data.split(|byte| matches!(byte, b'\n' | b'\r')) {
+        event.put_slice(b"data: ");
+        event.put_slice(line);
+        event.put_slice(b"\n");
+    }
+    event.put_slice(b"\n");
+}
+
 /// Names an instance: its machine and its number.
 pub(crate) fn label(instance: &RemoteInstance) -> String {
     let machine = instance.hostname().map(str::to_owned);
@@ -229,4 +237,26 @@ fn unexpected(event: &CallEvent, worker: &str) -> CallError {
         _ => "the worker's answer is of another kind than the request",
     };
     bad_answer(message.to_owned(), worker)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::events;
+
+    #[test]
+    fn data_of_several_lines_is_one_event() {
+        for data in ["{}", "{\n  \"a\": 1\n}", "x\n\nevent: other\r\ndata: y"] {
+            let mut event = BytesMut::new();
+            put_event(&mut event, data.as_bytes());
+            let text = std::str::from_utf8(&event).expect("it is text");
+            assert!(
+                text.ends_with("\n\n") && !text.trim_end().contains("\n\n"),
+                "{text:?}"
+            );
+            let lines: Vec<&[u8]> = events::data(&event).collect();
+            let whole = data.replace("\r\n", "\n\n");
+            assert_eq!(lines.join(&b'\n'), whole.as_bytes());
+        }
+    }
 }
