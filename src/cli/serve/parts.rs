@@ -34,7 +34,7 @@ use pkgtool_serve::service::{
     UpstreamOptions,
 };
 use pkgtool_serve::task::{
-    Blobs, FileKind, QueueOptions, Stores, TaskId, TaskIds, TaskQueue, TaskStore,
+    Blobs, Caps, FileKind, QueueOptions, Stores, TaskId, TaskIds, TaskQueue, TaskStore,
 };
 use pkgtool_serve::train::{CacheDirectory, DerivedServices, Jobs, JobsOptions, package_directory};
 use pkgtool_serve::webhook::Webhooks;
@@ -186,30 +186,11 @@ impl RunningGateway {
         .await?;
         let batches = batches(&stores, &blobs).await?;
         let webhooks = webhooks::start(&settings, &all, &stores).await?;
-        let finding = Arc::clone(&services);
         let memory = BodyMemory::new(settings.limits.body_memory());
         let clock = Arc::new(RetentionClock::open(
             directory,
             last.as_ref().map(TaskId::made_at),
         ));
-        let queue = TaskQueue::start(QueueOptions {
-            clock: Arc::clone(&clock),
-            store: Arc::clone(&tasks),
-            blobs: Arc::clone(&blobs),
-            memory: Arc::clone(&memory),
-            find: Box::new(move |owner, name| finding.find(owner, name)),
-            resumed: workers.attached().resumed(),
-            paused: {
-                let attached = Arc::clone(workers.attached());
-                Box::new(move || attached.paused())
-            },
-            worker_attempts: settings.workers.attempts,
-            directory: Arc::clone(&watched),
-            caps,
-            lease: Duration::from_secs_f64(settings.tasks.lease_s),
-            answer_ttl: settings.tasks.answer_ttl(),
-            record_ttl: settings.tasks.record_ttl(),
-        });
         let keep_days = settings.usage.keep_days;
         let cpu = Arc::clone(engines.meters().cpu());
         let usage = UsageCounts::start(Arc::clone(&store), keep_days, Arc::clone(&clock), cpu);
@@ -233,9 +214,9 @@ impl RunningGateway {
             workers,
         };
         Ok(Self {
+            queue: start_queue(&parts, caps),
             parts,
             accounts: store,
-            queue,
             webhooks,
             first_key,
             _lock: lock,
@@ -345,6 +326,27 @@ async fn stop_by(deadline: Deadline, stop: impl Future<Output = ()>, consequence
     if tokio::time::timeout_at(deadline.end, stop).await.is_err() {
         tracing::warn!("{consequence}");
     }
+}
+
+/// Starts to run tasks.
+fn start_queue(parts: &GatewayParts, caps: Caps) -> TaskQueue {
+    let (services, settings) = (Arc::clone(&parts.services), &parts.settings);
+    let attached = Arc::clone(parts.workers.attached());
+    TaskQueue::start(QueueOptions {
+        clock: Arc::clone(&parts.clock),
+        store: Arc::clone(&parts.store),
+        blobs: Arc::clone(&parts.blobs),
+        memory: Arc::clone(&parts.memory),
+        find: Box::new(move |owner, name| services.find(owner, name)),
+        resumed: attached.resumed(),
+        paused: Box::new(move || attached.paused()),
+        worker_attempts: settings.workers.attempts,
+        directory: Arc::clone(&parts.directory),
+        caps,
+        lease: Duration::from_secs_f64(settings.tasks.lease_s),
+        answer_ttl: settings.tasks.answer_ttl(),
+        record_ttl: settings.tasks.record_ttl(),
+    })
 }
 
 /// Opens the stores of tasks and blobs, and returns interrupted tasks to the queue.

@@ -636,6 +636,12 @@ fn operators_drain_workers_and_revoke_their_tokens() {
             .as_str()
             .is_some_and(|it| it.contains("revoked"))
     });
+}
+
+#[test]
+fn wrong_workers_and_tokens_are_named() {
+    let gateway = start();
+    gateway.worker_token("dog", "first");
     for (arguments, reason) in [
         (vec!["workers", "drain", "999"], "unknown worker `999`"),
         (vec!["workers", "resume", "999"], "unknown worker `999`"),
@@ -921,11 +927,13 @@ const ON_WORKERS_TOO: [&str; 7] = [
     "gateway::streams::",
     "gateway::texts::",
     "gateway::pictures::",
-    "gateway::training::",
+    "gateway::training::sequence::",
 ];
 
 /// Tests of the engine in the server, or of accounts whose packages no worker has.
-const NOT_ON_WORKERS: [&str; 2] = [
+const NOT_ON_WORKERS: [&str; 3] = [
+    // The time limit is that of a token in the server, and that of a part of the answer on a worker.
+    "a_stream_may_take_longer_than_an_answer",
     // A service whose tokenizer is broken does not attach.
     "a_broken_tokenizer_is_the_services_fault_and_told_once",
     // It looks for the engine's processes below the server.

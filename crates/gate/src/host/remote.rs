@@ -112,7 +112,7 @@ pub enum CallEvent {
     /// The progress of training, in percent.
     Progress(i32),
     /// The last answer.
-    Answer(Body),
+    Answer(Box<Body>),
     /// The caller read the parts too slowly.
     TooSlow,
 }
@@ -295,7 +295,7 @@ impl RemoteInstance {
             Some(PendingCall::Awaited(sender)) => {
                 self.answered.fetch_add(1, Relaxed);
                 // The caller may be leaving.
-                let _ = sender.events.send(CallEvent::Answer(body));
+                let _ = sender.events.send(CallEvent::Answer(Box::new(body)));
             }
             Some(PendingCall::Abandoned(_)) => {}
             None => self.stray(id),

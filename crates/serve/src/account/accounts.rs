@@ -231,7 +231,7 @@ impl Accounts {
     ) -> Result<WorkerToken, AccountError> {
         let all = self.worker_tokens(None).await?.into_iter();
         let found = all.map(|(token, _)| token).find(|known| known.id == token);
-        let mut found = found.ok_or_else(|| AccountError::UnknownToken(token))?;
+        let mut found = found.ok_or(AccountError::UnknownToken(token))?;
         if found.revoked_at.is_none() {
             self.store.revoke_worker_token(token, now).await?;
             found.revoked_at = Some(now);

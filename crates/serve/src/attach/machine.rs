@@ -141,12 +141,11 @@ async fn follow(
         // Only the token is new after a restart of the gate.
         let same = before.filter(|it| it.version == assigned.version);
         let catalog = same.map(|it| Arc::clone(&it.catalog));
-        let catalog = match catalog {
-            Some(catalog) => Ok(catalog),
-            None => {
-                let in_use = served.values().map(|it| it.version.clone()).collect();
-                load(options, &place.0, assigned, &in_use).await
-            }
+        let catalog = if let Some(catalog) = catalog {
+            Ok(catalog)
+        } else {
+            let in_use = served.values().map(|it| it.version.clone()).collect();
+            load(options, &place.0, assigned, &in_use).await
         };
         let started = catalog.and_then(|catalog| start(options, &place, assigned, catalog));
         match started {

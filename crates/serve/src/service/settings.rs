@@ -83,6 +83,10 @@ pub enum RunOn {
 /// Settings of a service.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a setting of its own"
+)]
 pub struct ServiceSettings {
     /// Allow other accounts to call it.
     pub public: bool,

@@ -41,7 +41,7 @@ pub struct WorkersOptions {
     /// Replaces the services with attached instances.
     pub publish: Box<dyn Fn(Vec<Service>) + Send + Sync>,
     /// Returns whether the gateway itself answers the requests of a service: by a package or a proxy.
-    pub provided: Box<dyn Fn(AccountId, &str) -> bool + Send + Sync>,
+    pub provided: IsProvided,
     /// Returns the services of packages whose models run on workers.
     pub placed: Box<dyn Fn() -> Vec<Arc<Service>> + Send + Sync>,
     /// The services whose requests workers answer.
@@ -49,6 +49,9 @@ pub struct WorkersOptions {
     /// Maximum number of instances with the same token.
     pub instances_per_token: usize,
 }
+
+/// Returns whether the gateway itself answers the requests of a service, given by owner and name.
+pub type IsProvided = Box<dyn Fn(AccountId, &str) -> bool + Send + Sync>;
 
 /// The owner and the name of a service.
 type ServiceKey = (AccountId, String);

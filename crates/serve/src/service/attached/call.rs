@@ -15,7 +15,10 @@ use super::message::{self, AnsweredPayload, RequestContent, bad_answer, failed};
 use crate::account::AccountId;
 use pkgtool_gate::host::{CallEvent, InstanceCall, RemoteInstance};
 use pkgtool_gate::protocol::service_to_gate_proto::Body as Sent;
-use pkgtool_gate::protocol::{PartialPredictResponseProto, code};
+use pkgtool_gate::protocol::{PartialPredictResponseProto, PredictResponseProto, code};
+
+/// The message for an answer that does not belong to its request.
+const OTHER_KIND: &str = "the worker's answer is of another kind than the request";
 
 /// The media type of server-sent events.
 const EVENTS: &str = "text/event-stream";
@@ -68,20 +71,21 @@ impl AttachedCall {
         let deadline = CallDeadline::after(timeout);
         let (call, first) = deadline.wait(self.first(caller)).await??;
         let worker = label(call.instance());
-        match first {
-            CallEvent::Answer(Sent::Predict(answer)) => {
-                let payload = message::answered(answer.data, &worker)?;
+        let answer = match first {
+            CallEvent::Part(part) => return Ok(self.parts(call, (part, false), timeout)),
+            CallEvent::Answer(answer) => *answer,
+            other => return Err(unexpected(&other, &worker)),
+        };
+        match answer {
+            Sent::PartialPredict(part) if part.start == Some(false) => {
+                Ok(self.parts(call, (part, true), timeout))
+            }
+            Sent::Predict(PredictResponseProto { data })
+            | Sent::PartialPredict(PartialPredictResponseProto { data, .. }) => {
+                let payload = message::answered(data, &worker)?;
                 self.whole(payload, worker)
             }
-            CallEvent::Answer(Sent::PartialPredict(part)) if part.start != Some(false) => {
-                let payload = message::answered(part.data, &worker)?;
-                self.whole(payload, worker)
-            }
-            CallEvent::Answer(Sent::PartialPredict(part)) => {
-                self.parts(call, (part, true), timeout)
-            }
-            CallEvent::Part(part) => self.parts(call, (part, false), timeout),
-            other => Err(unexpected(&other, &worker)),
+            _ => Err(bad_answer(OTHER_KIND.to_owned(), &worker)),
         }
     }
 
@@ -94,20 +98,20 @@ impl AttachedCall {
                 |instance: &RemoteInstance| message::asks(&self.content, is_streamed, instance);
             let place = (caller, self.queue);
             let mut call = self.attached.place(place, &tried, asks).await?;
-            match call.next().await.map_err(|_| CallError::Lost)? {
-                CallEvent::Answer(Sent::Error(error)) if error.code == code::TOO_MANY_REQUESTS => {
-                    tried.push(call.instance().number);
-                }
-                CallEvent::Answer(Sent::Error(_))
-                    if is_streamed && call.instance().is_of_platform() =>
-                {
-                    // The platform's SDKs know no answers in parts.
-                    is_streamed = false;
-                }
-                CallEvent::Answer(Sent::Error(error)) => {
-                    return Err(failed(error, &label(call.instance())));
-                }
-                first => return Ok((call, first)),
+            let first = call.next().await.map_err(|_| CallError::Lost)?;
+            let CallEvent::Answer(answer) = &first else {
+                return Ok((call, first));
+            };
+            let Sent::Error(error) = &**answer else {
+                return Ok((call, first));
+            };
+            if error.code == code::TOO_MANY_REQUESTS {
+                tried.push(call.instance().number);
+            } else if is_streamed && call.instance().is_of_platform() {
+                // The platform's SDKs know no answers in parts.
+                is_streamed = false;
+            } else {
+                return Err(failed(error.clone(), &label(call.instance())));
             }
         }
     }
@@ -127,7 +131,7 @@ impl AttachedCall {
         call: InstanceCall,
         first: (PartialPredictResponseProto, bool),
         each: Option<Duration>,
-    ) -> Result<Answer, CallError> {
+    ) -> Answer {
         let worker = label(call.instance());
         let reader = PartReader {
             most: self.attached.max_answer,
@@ -141,13 +145,13 @@ impl AttachedCall {
             let chunk = reader.chunk().await?;
             Ok(chunk.map(|chunk| (chunk, reader)))
         }));
-        Ok(Answer {
+        Answer {
             status: 200,
             body: Body::Stream(chunks),
             content_type: EVENTS.to_owned(),
             spent: None,
             worker: Some(worker),
-        })
+        }
     }
 
     fn check_size(&self, size: usize, worker: &str) -> Result<(), CallError> {
@@ -203,8 +207,11 @@ impl PartReader {
             .await?;
         match next.map_err(|_| CallError::Lost)? {
             CallEvent::Part(part) => self.next = Some((part, false)),
-            CallEvent::Answer(Sent::PartialPredict(part)) => self.next = Some((part, true)),
-            CallEvent::Answer(Sent::Error(error)) => return Err(failed(error, &self.worker)),
+            CallEvent::Answer(answer) => match *answer {
+                Sent::PartialPredict(part) => self.next = Some((part, true)),
+                Sent::Error(error) => return Err(failed(error, &self.worker)),
+                _ => return Err(bad_answer(OTHER_KIND.to_owned(), &self.worker)),
+            },
             other => return Err(unexpected(&other, &self.worker)),
         }
         Box::pin(self.chunk()).await
@@ -234,7 +241,7 @@ pub(crate) fn label(instance: &RemoteInstance) -> String {
 fn unexpected(event: &CallEvent, worker: &str) -> CallError {
     let message = match event {
         CallEvent::TooSlow => "the answer was read more slowly than the worker sent it",
-        _ => "the worker's answer is of another kind than the request",
+        _ => OTHER_KIND,
     };
     bad_answer(message.to_owned(), worker)
 }

@@ -255,7 +255,7 @@ impl Moves<'_> {
         let names = paused
             .iter()
             .map(|(owner, name)| format!("{}/{name}", owner.0));
-        let names = serde_json::Value::from_iter(names).to_string();
+        let names = names.collect::<serde_json::Value>().to_string();
         let (account, until) = (account.0, lease_until.0);
         let values: &[&dyn rusqlite::ToSql] = if paused.is_empty() {
             &[&account, &until]
