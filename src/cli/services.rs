@@ -10,7 +10,7 @@ pub(super) enum ServicesCommand {
     Serve(serve::ServeArgs),
     /// Answer requests of a platform's gates with local packages
     Attach(attach::AttachArgs),
-    /// Run packages of a gateway on this machine, which has none of its own
+    /// Run packages that a gateway sends to this machine
     Worker(worker::WorkerCommandArgs),
     /// Train a classifier on the embeddings of a package's model
     Train(train::TrainArgs),
