@@ -641,7 +641,24 @@ fn operators_drain_workers_and_revoke_their_tokens() {
 #[test]
 fn wrong_workers_and_tokens_are_named() {
     let gateway = start();
-    gateway.worker_token("dog", "first");
+    let token = gateway.worker_token("dog", "first");
+    // A token of a service is none for a machine without packages, and the other way round.
+    let cache = tempfile::tempdir().expect("a folder");
+    let any = gateway
+        .command(&["workers", "token", "create", "--any"])
+        .expect_code(0);
+    let machine = Machine::start(&gateway, &token, cache.path(), "machine");
+    gateway.line(|line| line["message"] == "refused an instance");
+    drop(machine);
+    let refused = gateway.lines().len();
+    let worker = TestWorker::attach(&gateway, any.stdout.trim(), "a", 1);
+    gateway.until(|| {
+        let lines = gateway.lines();
+        let mut later = lines.iter().skip(refused);
+        later.any(|line| line["message"] == "refused an instance")
+    });
+    assert!(workers(&gateway).is_empty());
+    drop(worker);
     for (arguments, reason) in [
         (vec!["workers", "drain", "999"], "unknown worker `999`"),
         (vec!["workers", "resume", "999"], "unknown worker `999`"),

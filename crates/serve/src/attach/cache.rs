@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 use sha2::Digest as _;
 
-use crate::database::make_directory;
+use crate::database::{DatabaseError, make_directory};
 use crate::worker::{digest_of, hex};
 use pkgtool_gate::address::GateAddress;
 use pkgtool_gate::instance::{Security, fetch};
@@ -45,7 +45,10 @@ pub enum CacheError {
         /// The reason.
         reason: String,
     },
-    /// The folder cannot be used.
+    /// The folder cannot be made.
+    #[error(transparent)]
+    Folder(#[from] DatabaseError),
+    /// A file of the folder cannot be used.
     #[error("{}: {error}", path.display())]
     Disk {
         /// The path.
@@ -69,10 +72,7 @@ struct CachedFile {
 impl PackageCache {
     /// Opens a folder that may hold so many bytes.
     pub fn open(root: PathBuf, most: u64) -> Result<Self, CacheError> {
-        make_directory(&root).map_err(|error| CacheError::Disk {
-            error: io::Error::other(error.to_string()),
-            path: root.clone(),
-        })?;
+        make_directory(&root)?;
         Ok(Self { root, most })
     }
 

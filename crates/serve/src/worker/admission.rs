@@ -107,6 +107,18 @@ impl GateHost for Workers {
         if token.service == ANY_SERVICE {
             return machine_place(token, arrival);
         }
+        if arrival.start.worker.is_some() {
+            let message = format!(
+                "the token is for the service `{}`; a machine without packages needs one of \
+                 `pkgtool workers token create --any`",
+                token.service
+            );
+            return Err(error(
+                code::TOKEN_NOT_FOUND,
+                SimpleStatusProto::BadRequest,
+                message,
+            ));
+        }
         if (self.options.provided)(token.account, &token.service) {
             let message = format!(
                 "`{}` is served by a package or a proxy of the gateway; remove it there, or attach under another name",
