@@ -869,7 +869,7 @@ fn workers_attach_by_tls() {
 #[test]
 fn a_token_that_expires_ends_its_connections() {
     let gateway = start();
-    let create = ["workers", "token", "create", "dog", "--expires", "3s"];
+    let create = ["workers", "token", "create", "dog", "--expires", "8s"];
     let token = gateway
         .command(&create)
         .expect_code(0)
@@ -924,7 +924,7 @@ fn tests_of_services_pass_on_a_worker() {
     let ran = Command::new(tests)
         .args(ON_WORKERS_TOO)
         .args(NOT_ON_WORKERS.iter().flat_map(|test| ["--skip", test]))
-        .args(["--test-threads", "3"])
+        .args(["--test-threads", "2"])
         .env(ON_WORKERS, "1")
         .output()
         .expect("they run");
