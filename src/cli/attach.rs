@@ -44,7 +44,7 @@ pub(super) struct AttachArgs {
     in_flight: u16,
 }
 
-/// How a command reaches its gates.
+/// Options of the connections to gates.
 #[derive(Debug, clap::Args)]
 pub(super) struct ConnectionArgs {
     /// Addresses of gates [default: `MLP_GRPC_HOSTS` or `MLP_GRPC_HOST`; port 443]

@@ -170,7 +170,6 @@ async fn serve(
     let signals = stop_signal(&hangups).map_err(|error| other(&error))?;
     let grace = settings.timeouts.grace();
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let gate_settings = settings.clone();
     let running = RunningGateway::start(settings, (lock, upstreams), &places).await?;
     let operators = for_operators.as_ref().map(BoundListener::address);
     let for_workers = gate.as_ref().map(BoundGate::address);
@@ -192,7 +191,7 @@ async fn serve(
     }
     let gate = gate.map(|gate| {
         let workers = Arc::clone(&gateway.workers);
-        GateListener::serve(gate, workers, &gate_settings, tls.clone())
+        GateListener::serve(gate, workers, &gateway.settings, tls.clone())
     });
     if let Some(tls) = &tls {
         beside.spawn(tls.clone().follow(Arc::clone(&gateway)));

@@ -218,7 +218,6 @@ const FOLDERS: &[(&str, &[&str])] = &[
             "serve/task",
             "serve/account",
             "serve/database",
-            "serve/worker",
         ],
     ),
     ("serve/account", &["serve/database"]),

@@ -183,11 +183,11 @@ impl Handler for Scripted {
     }
 }
 
-/// A process of `pkgtool attach`.
-struct Attached(Child);
+/// A process of `pkgtool attach` or `pkgtool worker`. It ends when this is dropped.
+struct Running(Child);
 
-impl Attached {
-    fn to(gateway: &Gateway, token: &str, package: &str) -> Self {
+impl Running {
+    fn attach(gateway: &Gateway, token: &str, package: &str) -> Self {
         let mut command = pkgtool([
             "attach",
             "--plain",
@@ -206,7 +206,7 @@ impl Attached {
     }
 }
 
-impl Drop for Attached {
+impl Drop for Running {
     fn drop(&mut self) {
         // It may have ended.
         let _ = self.0.kill();
@@ -241,7 +241,7 @@ fn a_package_on_another_machine_answers_like_one_of_the_gateway() {
         .expect_error(400, "SERVICE_NOT_FOUND");
     let token = gateway.worker_token("hush_sentence", "first");
     assert!(token.starts_with("local.hush_sentence.wt_"), "{token}");
-    let attached = Attached::to(&gateway, &token, "hush-sentence");
+    let attached = Running::attach(&gateway, &token, "hush-sentence");
     until_attached(&gateway, 1);
     for _ in 0..3 {
         let reply = gateway.post(&path("hush_sentence"), &texts).expect(200);
@@ -647,7 +647,7 @@ fn wrong_workers_and_tokens_are_named() {
     let any = gateway
         .command(&["workers", "token", "create", "--any"])
         .expect_code(0);
-    let machine = Machine::start(&gateway, &token, cache.path(), "machine");
+    let machine = Running::worker(&gateway, &token, cache.path(), "machine");
     gateway.line(|line| line["message"] == "refused an instance");
     drop(machine);
     let refused = gateway.lines().len();
@@ -697,11 +697,8 @@ fn wrong_workers_and_tokens_are_named() {
     }
 }
 
-/// A process of `pkgtool worker`.
-struct Machine(Child);
-
-impl Machine {
-    fn start(gateway: &Gateway, token: &str, cache: &Path, name: &str) -> Self {
+impl Running {
+    fn worker(gateway: &Gateway, token: &str, cache: &Path, name: &str) -> Self {
         let gate = gateway.gate();
         let mut command = pkgtool([
             "worker",
@@ -721,14 +718,6 @@ impl Machine {
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         Self(command.spawn().expect("the binary runs"))
-    }
-}
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -760,7 +749,7 @@ fn machines_without_packages_get_those_of_the_gateway() {
     let token = token.stdout.trim().to_owned();
     assert!(token.starts_with("local.*.wt_"), "{token}");
     let cache = tree.path("cache");
-    let first = Machine::start(&gateway, &token, &cache, "first");
+    let first = Running::worker(&gateway, &token, &cache, "first");
     until_attached(&gateway, 1);
     let answers = |times: usize| {
         for _ in 0..times {
@@ -793,13 +782,13 @@ fn machines_without_packages_get_those_of_the_gateway() {
     // The process is killed, and finds the package in its cache.
     drop(first);
     until_attached(&gateway, 0);
-    let first = Machine::start(&gateway, &token, &cache, "first");
+    let first = Running::worker(&gateway, &token, &cache, "first");
     until_attached(&gateway, 1);
     answers(2);
     // The gateway is killed: its tokens of instances are new.
     let gateway = gateway.kill_and_restart();
     drop(first);
-    let second = Machine::start(&gateway, &token, &tree.path("other"), "second");
+    let second = Running::worker(&gateway, &token, &tree.path("other"), "second");
     until_attached(&gateway, 1);
     let task = gateway.create("hush_sentence", &texts);
     gateway.wait_for(&task, "COMPLETED");
@@ -851,7 +840,7 @@ fn workers_attach_by_tls() {
             .env("MLP_SERVICE_TOKEN", &token)
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        Attached(command.spawn().expect("the binary runs"))
+        Running(command.spawn().expect("the binary runs"))
     };
     let stranger = attach("other_authority.pem");
     let attached = attach("authority.pem");

@@ -27,7 +27,7 @@ pub use remote::{
 pub use server::serve;
 pub use socket::GateSocket;
 
-/// How a gate treats its instances.
+/// Limits of a gate for its instances.
 #[derive(Debug, Clone)]
 pub struct HostSettings {
     /// The time between two heartbeats.
@@ -36,7 +36,7 @@ pub struct HostSettings {
     pub in_flight: usize,
     /// Maximum number of connections that have not announced an instance with a valid token.
     pub strangers: usize,
-    /// How long requests in flight may take after the gate was asked to stop.
+    /// Maximum time for requests in flight after the gate was asked to stop.
     pub grace: Duration,
 }
 
@@ -54,7 +54,7 @@ pub trait GateHost: Send + Sync + 'static {
     /// The place of an instance that may attach.
     type Ticket: Send;
 
-    /// Returns what an instance is told when it may attach, and its place; or why it may not.
+    /// Admits an instance: returns the information that it gets, and its place. An error says why it may not attach.
     fn admit(
         &self,
         arrival: &Arrival,

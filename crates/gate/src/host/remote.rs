@@ -25,7 +25,7 @@ const ABANDONED_TIME: Duration = Duration::from_mins(5);
 /// Numbers requests. An answer of an earlier connection never has the number of a request of a later one.
 static NEXT_REQUEST: AtomicI64 = AtomicI64::new(1);
 
-/// Whether an instance gets requests.
+/// The state of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InstanceState {
     /// It gets requests.
@@ -36,10 +36,10 @@ pub enum InstanceState {
     Gone,
 }
 
-/// What an instance does, and has done.
+/// The state and the counts of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InstanceActivity {
-    /// Whether it gets requests.
+    /// Its state.
     pub state: InstanceState,
     /// Requests in flight.
     pub in_flight: usize,
@@ -62,7 +62,7 @@ pub struct RemoteInstance {
     pub arrival: Arrival,
     /// When it attached.
     pub since: Instant,
-    /// Why its connection ends at once.
+    /// The reason why its connection ends at once, once there is one.
     cut: watch::Sender<Option<ApiErrorProto>>,
     knows_cancel: bool,
     /// Without credits, the number of requests that it gets at once.
@@ -195,10 +195,7 @@ impl RemoteInstance {
             headers,
         };
         let mut table = self.table();
-        if !table.has_place(self.in_flight) {
-            return Err(NoPlace);
-        }
-        if !table.send(message) {
+        if !table.has_place(self.in_flight) || !table.send(message) {
             return Err(NoPlace);
         }
         table.credits = table.credits.saturating_sub(1);
@@ -226,7 +223,12 @@ impl RemoteInstance {
             .then(|| share(busy) / share(most.max(1)))
     }
 
-    /// Returns what the instance does.
+    /// Returns whether it gets requests.
+    pub fn state(&self) -> InstanceState {
+        self.table().state
+    }
+
+    /// Returns its state and its counts.
     pub fn activity(&self) -> InstanceActivity {
         let table = self.table();
         let heard = Duration::from_millis(self.heard.load(Relaxed));

@@ -36,6 +36,11 @@ pub(super) struct OpenedSession {
     pub(super) stop: watch::Receiver<bool>,
 }
 
+fn not_announced(message: &str) -> ApiErrorProto {
+    let status = SimpleStatusProto::BadRequest;
+    error(code::NOT_ANNOUNCED, status, message.to_owned())
+}
+
 /// Serves an instance until its connection ends.
 pub(super) async fn run<H: GateHost>(host: &H, settings: &HostSettings, opened: OpenedSession) {
     let OpenedSession {
@@ -60,24 +65,10 @@ pub(super) async fn run<H: GateHost>(host: &H, settings: &HostSettings, opened: 
             ..
         }))) => start,
         Ok(Ok(Some(_))) => {
-            let message = "expected startServing as the first message".to_owned();
-            return refuse(error(
-                code::NOT_ANNOUNCED,
-                SimpleStatusProto::BadRequest,
-                message,
-            ))
-            .await;
+            return refuse(not_announced("expected startServing as the first message")).await;
         }
         Ok(Ok(None) | Err(_)) => return,
-        Err(_) => {
-            let message = "no startServing came in time".to_owned();
-            return refuse(error(
-                code::NOT_ANNOUNCED,
-                SimpleStatusProto::BadRequest,
-                message,
-            ))
-            .await;
-        }
+        Err(_) => return refuse(not_announced("no startServing came in time")).await,
     };
     let mut arrival = Arrival { start, peer };
     let (mut info, ticket) = match host.admit(&arrival).await {

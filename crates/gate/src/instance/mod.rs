@@ -41,7 +41,7 @@ pub struct InstanceSettings {
     pub hostname: Option<String>,
     /// The version of the program, for the gate's operators.
     pub image: Option<String>,
-    /// What the machine can run, if it has no package of its own and the gates assign it some.
+    /// The backends and the memory of a machine that has no package of its own and gets some from the gates.
     pub worker: Option<WorkerProto>,
     /// How connections are protected.
     pub security: Security,

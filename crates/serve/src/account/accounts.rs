@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::key::{ApiKey, Permissions, Secret};
 use super::number::number;
-use super::record::Account;
+use super::record::{Account, AccountId};
 use super::store::{AccountStore, NewKey};
 use super::token::{ANY_SERVICE, NewWorkerToken, WorkerToken};
 use crate::database::{DatabaseError, DatabaseResult, Timestamp};
@@ -138,15 +138,20 @@ impl Accounts {
 
     /// Returns the keys of one account or of all, oldest first, each with its account's name.
     pub async fn keys(&self, account: Option<&str>) -> Result<Vec<(ApiKey, String)>, AccountError> {
-        let account = match account {
-            Some(account) => Some(self.find(account).await?.id),
-            None => None,
-        };
+        let account = self.number_of(account).await?;
         let keys = self.store.keys().await?.into_iter();
         let of_it = keys.filter(|stored| account.is_none_or(|id| id == stored.key.account));
         Ok(of_it
             .map(|stored| (stored.key, stored.account_name))
             .collect())
+    }
+
+    /// Returns the number of an account, if one is given.
+    async fn number_of(&self, account: Option<&str>) -> Result<Option<AccountId>, AccountError> {
+        match account {
+            Some(account) => Ok(Some(self.find(account).await?.id)),
+            None => Ok(None),
+        }
     }
 
     /// Revokes a key, given by name or number.
@@ -190,7 +195,8 @@ impl Accounts {
             check_name(service)?;
         }
         let account = self.find(account).await?;
-        let secret = WorkerToken::text(&account.name, service).map_err(AccountError::Random)?;
+        let secret =
+            WorkerToken::text("wt", &account.name, service).map_err(AccountError::Random)?;
         let token = NewWorkerToken {
             account: account.id,
             service: service.to_owned(),
@@ -212,10 +218,7 @@ impl Accounts {
         &self,
         account: Option<&str>,
     ) -> Result<Vec<(WorkerToken, String)>, AccountError> {
-        let account = match account {
-            Some(account) => Some(self.find(account).await?.id),
-            None => None,
-        };
+        let account = self.number_of(account).await?;
         let tokens = self.store.worker_tokens().await?.into_iter();
         let of_it = tokens.filter(|stored| account.is_none_or(|id| id == stored.token.account));
         Ok(of_it

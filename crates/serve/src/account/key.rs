@@ -120,12 +120,12 @@ impl fmt::Display for Permissions {
 
 impl Secret {
     /// Puts public text before the secret.
-    pub(crate) fn prefixed(self, text: &str) -> Self {
+    pub(super) fn prefixed(self, text: &str) -> Self {
         Self(format!("{text}{}", self.0))
     }
 
     /// Generates a secret of 256 random bits, with a prefix that says its purpose.
-    pub(crate) fn random(prefix: &str) -> Result<Self, String> {
+    pub(super) fn random(prefix: &str) -> Result<Self, String> {
         let mut bits = [0; 32];
         getrandom::fill(&mut bits).map_err(|error| error.to_string())?;
         let bits = BASE64_URL_SAFE_NO_PAD.encode(bits);

@@ -58,9 +58,9 @@ impl WorkerToken {
         self.expires_at.is_none_or(|at| at > now) && self.revoked_at.is_none()
     }
 
-    /// Creates the text of a token: account, service and a secret.
-    pub(super) fn text(account: &str, service: &str) -> Result<Secret, String> {
-        let secret = Secret::random("wt")?;
+    /// Creates the text of a token: account, service and a secret with a prefix that says its purpose.
+    pub(crate) fn text(purpose: &str, account: &str, service: &str) -> Result<Secret, String> {
+        let secret = Secret::random(purpose)?;
         Ok(secret.prefixed(&format!("{account}.{service}.")))
     }
 }

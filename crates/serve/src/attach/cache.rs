@@ -9,10 +9,9 @@ use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
-use sha2::Digest as _;
 
 use crate::database::{DatabaseError, make_directory};
-use crate::worker::{digest_of, hex};
+use pkgtool_base::source::{bounds, same_bytes::sha256};
 use pkgtool_gate::address::GateAddress;
 use pkgtool_gate::instance::{Security, fetch};
 use pkgtool_gate::protocol::{AssignedServiceProto, ContentRequestProto, PackageFileProto};
@@ -73,6 +72,8 @@ impl PackageCache {
     /// Opens a folder that may hold so many bytes.
     pub fn open(root: PathBuf, most: u64) -> Result<Self, CacheError> {
         make_directory(&root)?;
+        // The operator chose it, whatever links lead there.
+        bounds::choose(&root);
         Ok(Self { root, most })
     }
 
@@ -235,8 +236,7 @@ fn check(assigned: &AssignedServiceProto, most: u64) -> Result<(), String> {
 
 fn is_whole(path: &Path, file: &PackageFileProto) -> bool {
     let size = fs::metadata(path).map(|metadata| metadata.len());
-    size.is_ok_and(|size| size == file.size)
-        && digest_of(path).is_ok_and(|digest| hex(&digest.finalize()) == file.sha256)
+    size.is_ok_and(|size| size == file.size) && sha256(path).is_ok_and(|found| found == file.sha256)
 }
 
 /// Fetches a file, from where an earlier attempt ended.

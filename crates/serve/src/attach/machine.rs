@@ -25,9 +25,9 @@ const RETRY_DELAY: Duration = Duration::from_secs(10);
 /// Serves the packages in a folder.
 pub type OpenFolder = Box<dyn Fn(&Path) -> Result<Arc<Catalog>, String> + Send + Sync>;
 
-/// How a machine serves assigned packages.
+/// Settings of a machine that serves assigned packages.
 pub struct MachineOptions {
-    /// How it attaches. Its instances attach likewise, with tokens of their own.
+    /// Settings of its connections. Its instances have tokens of their own.
     pub settings: InstanceSettings,
     /// The fetched packages.
     pub cache: PackageCache,
@@ -39,7 +39,7 @@ pub struct MachineOptions {
     pub memory: Arc<BodyMemory>,
 }
 
-/// What all gates assigned.
+/// The last assignment of each gate.
 type Assignments = BTreeMap<GateAddress, AssignmentProto>;
 
 /// Takes assignments, and no requests.

@@ -8,14 +8,12 @@ use futures_util::stream;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
-use super::server::ServeError;
+use super::server::{ACCEPT_RETRY_DELAY, ServeError, listen};
 use super::settings::WorkersSettings;
 use super::tls::ServerCertificate;
 use crate::worker::Workers;
 use pkgtool_gate::host::{self, GateSocket, HostSettings};
 
-/// Pause after a connection could not be accepted, most likely because too many files are open.
-const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 /// Maximum time for the handshake of TLS.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// Number of accepted connections that wait to be served.
@@ -33,9 +31,7 @@ pub struct BoundGate {
 impl BoundGate {
     /// Binds an address. Connections are accepted by [`Self::serve`].
     pub async fn bind(address: SocketAddr) -> Result<Self, ServeError> {
-        let fault = |error| ServeError::Bind { address, error };
-        let listener = TcpListener::bind(address).await.map_err(fault)?;
-        let address = listener.local_addr().map_err(fault)?;
+        let (listener, address) = listen(address).await?;
         Ok(Self { listener, address })
     }
 

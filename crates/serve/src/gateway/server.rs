@@ -41,7 +41,7 @@ use super::wire::{ErrorAnswer, ExchangeGuard, ExchangeState, HttpWire, RejectRea
 use super::{Gateway, routes, sampler};
 
 /// Pause after a connection could not be accepted, most likely because too many files are open.
-const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
+pub(super) const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Number of attempts to bind an address in use, and the pause between them. A previous server that
 /// was killed while it started a worker releases its sockets a moment later.
@@ -87,21 +87,27 @@ pub enum ServeError {
     },
 }
 
+/// Binds an address. Returns it with the actual port if port 0 was requested.
+pub(super) async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServeError> {
+    let fault = |error| ServeError::Bind { address, error };
+    let mut tries = 1;
+    let listener = loop {
+        match TcpListener::bind(address).await {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries < BIND_ATTEMPTS => {
+                tries += 1;
+                tokio::time::sleep(BIND_RETRY_DELAY).await;
+            }
+            bound => break bound.map_err(fault)?,
+        }
+    };
+    let address = listener.local_addr().map_err(fault)?;
+    Ok((listener, address))
+}
+
 impl BoundListener {
     /// Binds an address. Connections are accepted by [`Self::serve`].
     pub async fn bind(address: SocketAddr) -> Result<Self, ServeError> {
-        let fault = |error| ServeError::Bind { address, error };
-        let mut tries = 1;
-        let listener = loop {
-            match TcpListener::bind(address).await {
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries < BIND_ATTEMPTS => {
-                    tries += 1;
-                    tokio::time::sleep(BIND_RETRY_DELAY).await;
-                }
-                bound => break bound.map_err(fault)?,
-            }
-        };
-        let address = listener.local_addr().map_err(fault)?;
+        let (listener, address) = listen(address).await?;
         Ok(Self {
             listener,
             address,

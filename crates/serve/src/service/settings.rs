@@ -69,7 +69,7 @@ impl TryFrom<Written> for Listed {
     }
 }
 
-/// Where the models of a package run.
+/// The machines that run the models of a package.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunOn {
@@ -106,7 +106,7 @@ pub struct ServiceSettings {
     pub predict_timeout_s: f64,
     /// Maximum duration of a task's run, in seconds; 0 means unlimited.
     pub async_timeout_s: f64,
-    /// Where the models of its package run.
+    /// The machines that run the models of its package.
     pub run_on: RunOn,
     /// Isolation of sessions.
     pub isolation: Isolation,

@@ -1,4 +1,4 @@
-//! Which instances may attach, and as instances of which service.
+//! Admits instances by their tokens, and finds the service of each.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -5,18 +5,17 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
+use pkgtool_base::source::same_bytes::sha256;
 use pkgtool_gate::protocol::PackageFileProto;
 use sha2::{Digest, Sha256};
 
 /// Maximum number of files of a package.
 const MAX_FILES: usize = 10_000;
-/// Number of bytes that are read at once.
-const BUFFER_BYTES: usize = 1 << 20;
 
 /// The files of a package.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,7 +93,7 @@ impl FileHashes {
         let hashed = HashedFile {
             size,
             modified,
-            sha256: hex(&digest_of(path)?.finalize()),
+            sha256: sha256(path)?,
         };
         self.known().insert(path.to_owned(), hashed.clone());
         Ok(hashed)
@@ -111,19 +110,6 @@ impl FileHashes {
     }
 }
 
-/// Reads a file.
-pub(crate) fn digest_of(path: &Path) -> io::Result<Sha256> {
-    let mut file = fs::File::open(path)?;
-    let mut digest = Sha256::new();
-    let mut buffer = vec![0; BUFFER_BYTES];
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok(digest),
-            read => digest.update(&buffer[..read]),
-        }
-    }
-}
-
 /// Returns the deepest folder that has all these files.
 fn common_folder(files: &[PathBuf]) -> Option<PathBuf> {
     let (first, others) = files.split_first()?;
@@ -135,7 +121,7 @@ fn common_folder(files: &[PathBuf]) -> Option<PathBuf> {
 }
 
 /// Returns bytes as hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
+fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         // Writing to a string cannot fail.
         let _ = write!(text, "{byte:02x}");

@@ -9,8 +9,6 @@ mod admission;
 mod manifest;
 mod placement;
 
-pub(crate) use manifest::{digest_of, hex};
-
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -122,7 +120,7 @@ pub struct WorkerInfo {
     pub peer: Option<std::net::SocketAddr>,
     /// Time since it attached.
     pub attached: Duration,
-    /// What it does.
+    /// Its requests and its state.
     pub activity: InstanceActivity,
 }
 
@@ -184,10 +182,10 @@ impl Workers {
         let found = found.filter(|it| it.service.named.owner == account)?;
         let machine = machine(found.token.id, &found.instance);
         let mut drained = self.drained();
-        if drain && drained.len() < MAX_DRAINED {
+        if !drain {
+            drained.retain(|it| Some(it) != machine.as_ref());
+        } else if drained.len() < MAX_DRAINED {
             drained.extend(machine);
-        } else if let Some(machine) = machine {
-            drained.remove(&machine);
         }
         drop(drained);
         found.instance.drain(drain);
@@ -238,26 +236,23 @@ impl Workers {
         wanted: &BTreeMap<ServiceKey, String>,
         added: Vec<(ServiceKey, WorkerService)>,
     ) {
+        let mut gone: Vec<ServiceKey> = self.services().keys().cloned().collect();
+        gone.retain(|key| !wanted.contains_key(key));
+        if added.is_empty() && gone.is_empty() {
+            return;
+        }
         let placed = (self.options.placed)();
-        let is_placed = |key: &ServiceKey| {
-            placed
-                .iter()
-                .any(|it| (it.owner, &it.name) == (key.0, &key.1))
-        };
         let mut services = self.services();
-        let before = services.len();
-        services.retain(|key, _| {
-            let is_wanted = wanted.contains_key(key);
-            if !is_wanted && !is_placed(key) {
+        for key in gone {
+            services.remove(&key);
+            let is_key = |it: &Arc<Service>| (it.owner, &it.name) == (key.0, &key.1);
+            if !placed.iter().any(is_key) {
                 self.options.attached.remove(key.0, &key.1);
             }
-            is_wanted
-        });
-        if !added.is_empty() || services.len() < before {
-            services.extend(added);
-            let all = services.values().cloned();
-            (self.options.publish)(all.map(|it| it.service(&self.options.make)).collect());
         }
+        services.extend(added);
+        let all = services.values().cloned();
+        (self.options.publish)(all.map(|it| it.service(&self.options.make)).collect());
     }
 
     /// Ends the connections of instances and machines whose token is not valid any more.

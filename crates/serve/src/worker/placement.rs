@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::manifest::{FileHashes, PackageManifest};
 use super::{NamedService, WorkerService, Workers};
-use crate::account::{Secret, WorkerToken};
+use crate::account::WorkerToken;
 use crate::service::Service;
 use pkgtool_gate::host::RemoteInstance;
 use pkgtool_gate::protocol::{AssignedServiceProto, AssignmentProto, WorkerProto};
@@ -17,7 +17,7 @@ use pkgtool_gate::protocol::{AssignedServiceProto, AssignmentProto, WorkerProto}
 #[derive(Debug, Default)]
 pub(super) struct MachinePool {
     machines: BTreeMap<u64, PoolMachine>,
-    /// What instances on these machines answer for, by the tokens that they got.
+    /// The services of the instances on these machines, by the tokens that they got.
     tokens: HashMap<String, PlacedService>,
 }
 
@@ -28,7 +28,7 @@ struct PoolMachine {
     token: WorkerToken,
     /// The token of each service's instance.
     tokens: BTreeMap<String, String>,
-    /// What was assigned last: services and the versions of their packages.
+    /// The last assignment: services and the versions of their packages.
     assigned: Vec<(String, String)>,
 }
 
@@ -137,18 +137,18 @@ fn can_run(worker: &WorkerProto, sent: &SentService) -> bool {
 }
 
 fn instance_token(named: &NamedService) -> Option<String> {
-    let secret = Secret::random("wi").map_err(|error| tracing::error!(error, "no token"));
-    let text = format!("{}.{}.", named.owner_name, named.name);
-    Some(secret.ok()?.prefixed(&text).reveal().to_owned())
+    let token = WorkerToken::text("wi", &named.owner_name, &named.name);
+    let token = token.map_err(|error| tracing::error!(error, "no token"));
+    Some(token.ok()?.reveal().to_owned())
 }
 
 impl Workers {
     /// Assigns the packages of all services that run on workers.
     pub(super) async fn place(&self) {
-        let services = (self.options.placed)();
         if self.pool().machines.is_empty() {
             return;
         }
+        let services = (self.options.placed)();
         let hashes = Arc::clone(&self.hashes);
         let read = tokio::task::spawn_blocking(move || sent_services(&services, &hashes));
         match read.await {

@@ -356,7 +356,7 @@ fn write_workers(page: &mut Page, workers: &[WorkerInfo], names: &VisibleNames) 
     }
 }
 
-/// What the workers of a machine do for a service.
+/// The workers of a service on one machine.
 #[derive(Debug, Default)]
 struct MachineMetrics {
     workers: usize,

@@ -329,7 +329,7 @@ impl From<Network> for String {
 }
 
 impl OptionalAddress {
-    /// Parses an address; an empty text is none.
+    /// Parses an address. An empty text means that there is no address.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Ok(Self(None));

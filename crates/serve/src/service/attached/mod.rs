@@ -21,14 +21,13 @@ use super::CallError;
 use super::turns::ResourceTurns;
 use crate::account::AccountId;
 use crate::database::Timestamp;
-pub(crate) use call::AttachedCall;
-pub(crate) use call::label;
+pub(crate) use call::{AttachedCall, label};
 pub(crate) use message::{answer_payload, request_of};
 use pkgtool_gate::host::{InstanceCall, InstanceState, RemoteInstance};
 use pkgtool_gate::instance::Asks;
 pub use services::AttachedServices;
 
-/// How long requests wait for an instance after the last one left: a worker that restarts comes back by then.
+/// Time that requests wait for an instance after the last one left: a worker that restarts comes back by then.
 const RETURN_TIME: Duration = Duration::from_secs(10);
 
 /// A service with attached instances.
@@ -44,7 +43,7 @@ pub struct Attached {
     instances: Mutex<AttachedInstances>,
     /// Number of requests that wait for a place.
     waiting: AtomicUsize,
-    /// Where the search for the next instance begins.
+    /// The search for the next instance begins here.
     next: AtomicUsize,
     /// Changes when the service becomes able to answer.
     resumed: watch::Sender<u64>,
@@ -123,7 +122,6 @@ impl Attached {
                     .to_owned(),
             );
         }
-        let is_serving = |it: &Arc<RemoteInstance>| it.activity().state == InstanceState::Serving;
         (!instances.iter().any(is_serving)).then(|| match instances.len() {
             1 => "its only worker takes no more requests".to_owned(),
             count => format!("its {count} workers take no more requests"),
@@ -132,7 +130,7 @@ impl Attached {
 
     /// Returns whether an instance takes requests.
     pub fn can_answer(&self) -> bool {
-        self.inactive_reason().is_none()
+        self.instances().all.iter().any(is_serving)
     }
 
     /// Returns whether the service can answer, or most likely can in a moment.
@@ -224,6 +222,10 @@ impl Attached {
     }
 }
 
+fn is_serving(instance: &Arc<RemoteInstance>) -> bool {
+    instance.state() == InstanceState::Serving
+}
+
 /// Counts a request as waiting until it is dropped.
 struct WaitingRequest<'w> {
     all: &'w AtomicUsize,
@@ -246,7 +248,7 @@ impl Drop for WaitingRequest<'_> {
     }
 }
 
-/// What a request without a place waits for.
+/// The event that a request without a place waits for.
 enum Wait {
     /// Room at an instance.
     Room,

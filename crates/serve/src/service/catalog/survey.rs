@@ -13,6 +13,7 @@ use walkdir::{DirEntry, WalkDir};
 
 use super::options::{PackageDirectory, Unserved};
 use crate::database::Timestamp;
+use pkgtool_base::package::sieve::SETTINGS_FILE;
 use pkgtool_base::package::{
     Config, Discovery, FoundFile, FoundKind, LoadedFile, Roots, config, model_file, precision,
     reference, roots,
@@ -30,9 +31,6 @@ const MAX_FOLDER_FILES: usize = 10_000;
 
 /// Maximum number of files of a package that are looked for.
 const MAX_PACKAGE_FILES: usize = 10_000;
-
-/// Name of the settings of a project.
-const SETTINGS_FILE: &str = "pkgtool.toml";
 
 /// Identity of a package: the index of its package directory in the catalog, and its own path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
