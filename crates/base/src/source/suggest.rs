@@ -4,8 +4,8 @@
 /// would take long.
 const MAX_WORD_BYTES: usize = 64;
 
-/// Maximum number of known words that a word is compared with.
-const MAX_KNOWN_WORDS: usize = 100;
+/// Maximum number of known words that a word is compared with: more than the gateway has settings.
+const MAX_KNOWN_WORDS: usize = 256;
 
 /// Returns the word of `known` that `word` most likely means; `None` if none is near, or if two are
 /// equally near.
