@@ -404,6 +404,33 @@ async fn requests_are_answered_up_to_the_number_that_the_instance_accepts() {
 }
 
 #[tokio::test]
+async fn no_request_is_lost_when_an_instance_leaves() {
+    let gate = Running::start().await;
+    for _ in 0..50 {
+        let stop = gate.attach(3);
+        let instance = gate.attached(1).await.expect("it attached");
+        let until_refused = |instance: Arc<RemoteInstance>| async move {
+            while instance.state() == InstanceState::Serving {
+                let Ok(mut call) = call(&instance, "now") else {
+                    tokio::task::yield_now().await;
+                    continue;
+                };
+                call.next().await.expect("it is answered");
+            }
+        };
+        let callers: Vec<_> = (0..2)
+            .map(|_| tokio::spawn(until_refused(Arc::clone(&instance))))
+            .collect();
+        drop(called(&instance, "first").await);
+        stop.send_replace(true);
+        for caller in callers {
+            caller.await.expect("no request is lost");
+        }
+        gate.attached(0).await;
+    }
+}
+
+#[tokio::test]
 async fn an_answer_comes_in_parts_unless_they_are_read_too_slowly() {
     let gate = Running::start().await;
     let _stop = gate.attach(4);

@@ -297,6 +297,32 @@ async fn what_runs_is_finished_before_the_end() {
 }
 
 #[tokio::test]
+async fn requests_that_were_on_their_way_are_refused() {
+    let mut gate = Gate::start().await;
+    for extensions in [&[][..], &["cancel", "credits"]] {
+        let attached = Attached::to(&[&gate]);
+        let mut instance = accepted(&mut gate, extensions).await;
+        if !extensions.is_empty() {
+            credit(&mut instance).await;
+        }
+        let stopping = tokio::spawn(attached.stop());
+        assert!(matches!(
+            instance.answer().await.body,
+            Some(Body::StopServing(_))
+        ));
+        // The gate sent them before it knew.
+        for id in 1..=3 {
+            instance.send(id, predict("late")).await;
+            let refused = (id, code::TOO_MANY_REQUESTS.to_owned());
+            assert_eq!(instance.error().await, refused);
+        }
+        let stop = StopServingProto { reason: None };
+        instance.send(0, from_gate::Body::StopServing(stop)).await;
+        stopping.await.expect("it ends");
+    }
+}
+
+#[tokio::test]
 async fn a_gate_that_falls_silent_is_left_and_tried_again() {
     let mut gate = Gate::start().await;
     let attached = Attached::to(&[&gate]);

@@ -169,20 +169,28 @@ impl InstanceSession<'_> {
                 }
                 // The sender lives as long as the process.
                 Ok(_) = stop.wait_for(|stop| *stop), if self.stopping.is_none() => {
-                    self.instance.drain(true);
-                    let last = StopServingProto { reason: None };
-                    self.instance.tell(to_service::Body::StopServing(last));
+                    self.stop_requests();
                     self.stopping = Some(Instant::now() + self.settings.grace);
                 }
             }
         }
     }
 
+    /// Sends no more requests, and says so.
+    fn stop_requests(&self) {
+        self.instance.drain(true);
+        let last = StopServingProto { reason: None };
+        self.instance.tell(to_service::Body::StopServing(last));
+    }
+
     fn received(&self, message: ServiceToGateProto) {
         let (instance, id) = (self.instance, message.request_id);
         match message.body {
             None | Some(Body::HeartBeat(_) | Body::StartServing(_) | Body::Status(_)) => return,
-            Some(Body::StopServing(_)) => return instance.drain(true),
+            // The platform's SDKs expect no answer.
+            Some(Body::StopServing(_)) if instance.is_of_platform() => return instance.drain(true),
+            // It waits until no more requests are on their way.
+            Some(Body::StopServing(_)) => return self.stop_requests(),
             Some(Body::Credit(credit)) => instance.credit(credit.requests),
             Some(Body::PartialPredict(part)) if part.finish != Some(true) => {
                 return instance.part(id, CallEvent::Part(part));

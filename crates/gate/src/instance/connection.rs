@@ -27,6 +27,8 @@ use pkgtool_base::causes::with_causes;
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// Maximum time for the gate to read the last answers.
 const CLOSING_TIME: Duration = Duration::from_secs(2);
+/// Maximum time for the gate to learn that the service leaves.
+const FAREWELL_TIME: Duration = Duration::from_millis(500);
 /// Number of messages that wait until the gate reads them.
 const WAITING_MESSAGES: usize = 256;
 /// Intervals of heartbeats, in milliseconds, that a gate may set.
@@ -216,6 +218,25 @@ fn heartbeat(interval: i32) -> HeartBeatProto {
     }
 }
 
+/// The end of a connection that takes no more requests.
+struct Leaving {
+    end: ConnectionEnd,
+    /// The time until which requests in flight may take.
+    until: Instant,
+    /// The gate sends no more requests.
+    is_heard: bool,
+    /// The time until which the gate may learn it, once no request is in flight.
+    farewell: Option<Instant>,
+}
+
+impl Leaving {
+    /// Returns when the connection ends at the latest.
+    fn deadline(&self) -> Instant {
+        self.farewell
+            .map_or(self.until, |farewell| farewell.min(self.until))
+    }
+}
+
 /// A request whose last answer is ready.
 struct FinishedRequest {
     id: i64,
@@ -246,20 +267,27 @@ impl<H: Handler> Connection<H> {
     ) -> ConnectionEnd {
         let mut heard = Instant::now();
         let mut beat = heard;
-        let mut leaving: Option<(ConnectionEnd, Instant)> = None;
+        let mut leaving: Option<Leaving> = None;
         if *orders.borrow() == ConnectionOrder::Leave {
             leaving = Some(self.leave(ConnectionEnd::Left));
         }
         loop {
-            if leaving.is_some() && self.running.is_empty() {
-                break;
+            if let Some(leaving) = &mut leaving
+                && self.running.is_empty()
+            {
+                if leaving.is_heard {
+                    break;
+                }
+                // Requests that are on their way are refused.
+                let farewell = Instant::now() + FAREWELL_TIME;
+                leaving.farewell.get_or_insert(farewell);
             }
             let far = Instant::now() + Duration::from_hours(1);
             let next_beat = self.interval.map_or(far, |interval| beat + interval);
             let silent = self
                 .interval
                 .map_or(far, |interval| heard + longest_silence(interval));
-            let until = leaving.as_ref().map_or(far, |(_, until)| *until);
+            let until = leaving.as_ref().map_or(far, Leaving::deadline);
             let outcome = tokio::select! {
                 received = requests.message() => match received {
                     Ok(Some(received)) => {
@@ -286,23 +314,28 @@ impl<H: Handler> Connection<H> {
                 () = sleep_until(until) => break,
             };
             match outcome {
-                Err(ConnectionEnd::Stopped) if leaving.is_none() => {
-                    leaving = Some(self.leave(ConnectionEnd::Stopped));
+                Ok(()) => {}
+                Err(ConnectionEnd::Stopped) => {
+                    let leaving = leaving.get_or_insert_with(|| self.leave(ConnectionEnd::Stopped));
+                    leaving.is_heard = true;
                 }
-                Ok(()) | Err(ConnectionEnd::Stopped) => {}
                 // Unfinished requests are lost with the connection.
-                Err(end) => return leaving.map_or(end, |(left, _)| left),
+                Err(end) => return leaving.map_or(end, |leaving| leaving.end),
             }
         }
-        leaving.map_or(ConnectionEnd::Left, |(end, _)| end)
+        leaving.map_or(ConnectionEnd::Left, |leaving| leaving.end)
     }
 
-    /// Tells the gate that no more requests are accepted. Returns the end, and the time until which requests in flight
-    /// may take.
-    fn leave(&mut self, end: ConnectionEnd) -> (ConnectionEnd, Instant) {
+    /// Tells the gate that no more requests are accepted.
+    fn leave(&self, end: ConnectionEnd) -> Leaving {
         // If the gate does not read it, the connection is lost at the end.
         let _ = self.tell(0, Body::StopServing(StopServingProto { reason: None }));
-        (end, Instant::now() + self.shared.settings.grace)
+        Leaving {
+            end,
+            until: Instant::now() + self.shared.settings.grace,
+            is_heard: false,
+            farewell: None,
+        }
     }
 
     fn milliseconds(&self) -> i32 {
@@ -394,6 +427,7 @@ impl<H: Handler> Connection<H> {
                 self.accepted = true;
                 let news = PoolNews::Accepted(self.address.clone());
                 let _ = self.shared.news.send(news).await;
+                self.shared.handler.attached(&self.address);
                 self.knows_credits = info.extensions.iter().any(|it| it == extension::CREDITS);
                 self.credit(self.shared.settings.in_flight)?;
             }

@@ -153,6 +153,9 @@ pub trait Handler: Send + Sync + 'static {
         parts: AnswerParts,
     ) -> impl Future<Output = LastAnswer> + Send;
 
+    /// Learns that a gate accepted the instance.
+    fn attached(&self, _gate: &GateAddress) {}
+
     /// Takes the packages that a gate assigns. They replace those that it assigned before.
     fn assigned(&self, _gate: &GateAddress, _assignment: AssignmentProto) {}
 }

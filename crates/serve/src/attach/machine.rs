@@ -1,6 +1,6 @@
 //! A machine without packages of its own: it serves the packages that gates assign to it.
 //!
-//! Invariant: a new version of a package is fetched and loaded before the old one leaves.
+//! Invariant: a new version of a package is fetched, loaded and attached before the old one leaves.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use super::{AttachedService, PackageCache, descriptor, unsupported};
 use crate::account::AccountId;
@@ -21,6 +22,9 @@ use pkgtool_gate::protocol::{AssignedServiceProto, AssignmentProto};
 
 /// Pause before a package that could not be served is tried again.
 const RETRY_DELAY: Duration = Duration::from_secs(10);
+
+/// Time for the gate to accept a new version of a package.
+const ATTACHMENT_TIME: Duration = Duration::from_secs(10);
 
 /// Serves the packages in a folder.
 pub type OpenFolder = Box<dyn Fn(&Path) -> Result<Arc<Catalog>, String> + Send + Sync>;
@@ -69,6 +73,8 @@ struct RunningPackage {
     token: String,
     catalog: Arc<Catalog>,
     stop: watch::Sender<bool>,
+    /// Becomes true when its gate accepts it.
+    attachment: watch::Receiver<bool>,
     serving: JoinHandle<()>,
 }
 
@@ -152,8 +158,9 @@ async fn follow(
             Ok(package) => {
                 let version = assigned.version.get(..12).unwrap_or_default();
                 tracing::info!(gate = %place.0, service = place.1, version, "serves a package");
+                let attachment = package.attachment.clone();
                 if let Some(old) = served.insert(place, package) {
-                    endings.spawn(old.end());
+                    endings.spawn(old.end_after(attachment));
                 }
             }
             Err(reason) => {
@@ -214,6 +221,7 @@ fn start(
     let (finding, owner, name) = (Arc::clone(&catalog), options.owner, name.clone());
     let find = move || finding.find(owner, &name);
     let attached = AttachedService::new(find, Arc::clone(&options.memory));
+    let attachment = attached.attachment();
     let (stop, stopped) = watch::channel(false);
     Ok(RunningPackage {
         version: assigned.version.clone(),
@@ -221,10 +229,19 @@ fn start(
         serving: tokio::spawn(instance::serve(settings, Arc::new(attached), stopped)),
         catalog,
         stop,
+        attachment,
     })
 }
 
 impl RunningPackage {
+    /// Ends once the gate has accepted another version.
+    async fn end_after(self, mut attachment: watch::Receiver<bool>) {
+        let attached = attachment.wait_for(|is_attached| *is_attached);
+        // The gate may be gone, or the other version may have ended.
+        let _ = timeout(ATTACHMENT_TIME, attached).await;
+        self.end().await;
+    }
+
     /// Lets requests in flight end.
     async fn end(self) {
         self.stop.send_replace(true);

@@ -13,6 +13,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use futures_util::stream::TryStreamExt as _;
+use tokio::sync::watch;
 
 pub use cache::{CacheError, PackageCache};
 pub use machine::{MachineOptions, OpenFolder, serve_assigned};
@@ -21,6 +22,7 @@ use crate::service::attached::{answer_payload, request_of};
 use crate::service::events::{self, EventFramer};
 use crate::service::{self, Answer, BodyMemory, CallError, Service, ServiceKind};
 use crate::task::TaskFailure;
+use pkgtool_gate::address::GateAddress;
 use pkgtool_gate::instance::{AnswerParts, Asks, GateRequest, Handler, LastAnswer};
 use pkgtool_gate::protocol::service_to_gate_proto::Body;
 use pkgtool_gate::protocol::{
@@ -43,6 +45,8 @@ pub struct AttachedService {
     find: FindAttached,
     /// Memory for the bodies of all requests.
     memory: Arc<BodyMemory>,
+    /// Becomes true when a gate accepts the service.
+    is_attached: watch::Sender<bool>,
 }
 
 /// Finds a service.
@@ -57,7 +61,13 @@ impl AttachedService {
         Self {
             find: Box::new(find),
             memory,
+            is_attached: watch::Sender::new(false),
         }
+    }
+
+    /// Tells when a gate accepts the service.
+    fn attachment(&self) -> watch::Receiver<bool> {
+        self.is_attached.subscribe()
     }
 
     /// Returns the answer of the service.
@@ -191,6 +201,10 @@ impl Handler for AttachedService {
             .find(|(name, _)| name.eq_ignore_ascii_case(REQUEST_ID));
         headers.extend(id);
         LastAnswer { body, headers }
+    }
+
+    fn attached(&self, _: &GateAddress) {
+        self.is_attached.send_replace(true);
     }
 }
 
