@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::block_on::runtime;
+use super::data_dir;
 use super::exit::{Exit, Failure};
 use super::local_catalog;
 use super::output;
@@ -17,14 +18,19 @@ use pkgtool_base::diagnostic::book;
 use pkgtool_base::source;
 use pkgtool_gate::address::GateAddress;
 use pkgtool_gate::instance::{self, InstanceSettings, InstanceToken, Security};
-use pkgtool_serve::attach::{AttachedService, descriptor, hostname};
+use pkgtool_serve::attach::{
+    AttachedService, PackageOptions, TrainedServices, descriptor, hostname,
+};
 use pkgtool_serve::gateway::settings::Log;
+use pkgtool_serve::service::engine::Engines;
 use pkgtool_serve::service::{BodyMemory, Catalog, Service, ServiceKind};
 
 /// Maximum size of a file with tokens.
 const MAX_TOKEN_FILE_BYTES: u64 = 1 << 20;
 /// Memory for the bodies of requests. A single one may use half of it.
 pub(super) const BODY_MEMORY_BYTES: usize = 512 << 20;
+/// Name of the folder of trained services in the data directory.
+const TRAINED_FOLDER: &str = "attached";
 /// Maximum size of a certificate.
 const MAX_CERTIFICATE_BYTES: u64 = 1 << 20;
 
@@ -42,6 +48,10 @@ pub(super) struct AttachArgs {
     /// Maximum number of requests in flight for each gate
     #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
     in_flight: u16,
+
+    /// Directory for services that a gate trains [default: `attached` in the user's data directory]
+    #[arg(long, value_name = "DIR")]
+    trained: Option<PathBuf>,
 }
 
 /// Options of the connections to gates.
@@ -120,7 +130,7 @@ pub(super) fn run(args: &AttachArgs) -> Result<Exit, Failure> {
     runtime()?.block_on(async {
         let engines = local_catalog::engines(args.gate.ort_lib.clone())?;
         let catalog = local_catalog::start(&args.packages, &engines)?;
-        until_stopped(|stop| attach(args, connection, catalog, stop)).await
+        until_stopped(|stop| attach(args, connection, (catalog, engines), stop)).await
     })
 }
 
@@ -143,7 +153,7 @@ pub(super) async fn until_stopped<F: Future<Output = Result<(), Failure>>>(
 async fn attach(
     args: &AttachArgs,
     connection: GateConnection,
-    catalog: Arc<Catalog>,
+    (catalog, engines): (Arc<Catalog>, Arc<Engines>),
     stop: watch::Receiver<bool>,
 ) -> Result<(), Failure> {
     let services = catalog.all();
@@ -156,29 +166,68 @@ async fn attach(
     let mut text = String::new();
     let mut instances = JoinSet::new();
     let memory = BodyMemory::new(BODY_MEMORY_BYTES);
-    for (service, token) in matched {
+    let settings = |service: &Service, token: InstanceToken| InstanceSettings {
+        gates: connection.gates.clone(),
+        token,
+        descriptor: descriptor(service, true),
+        hostname: args.gate.name.clone().or_else(hostname),
+        image: Some(image()),
+        worker: None,
+        security: connection.security.clone(),
+        in_flight: usize::from(args.in_flight),
+        grace: Duration::from_secs(u64::from(args.gate.grace)),
+    };
+    let all = matched.into_iter().map(|(service, token)| {
+        let settings = settings(&service, token.secret);
+        (service, settings)
+    });
+    let all: Vec<_> = all.collect();
+    let fittable = all
+        .iter()
+        .find(|(_, settings)| settings.descriptor.fittable);
+    let trained = match fittable {
+        Some((_, settings)) => {
+            let folder = data_dir::folder(args.trained.as_deref(), TRAINED_FOLDER);
+            let folder = folder.map_err(Failure::Other)?;
+            let packages = package_options(settings.clone(), &engines, Arc::clone(&memory));
+            let trained = TrainedServices::open(folder, packages).await;
+            Some(trained.map_err(Failure::Other)?)
+        }
+        None => None,
+    };
+    for (service, settings) in all {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "attaching {} to {names}", service.name);
-        let settings = InstanceSettings {
-            gates: connection.gates.clone(),
-            token: token.secret,
-            descriptor: descriptor(&service),
-            hostname: args.gate.name.clone().or_else(hostname),
-            image: Some(image()),
-            worker: None,
-            security: connection.security.clone(),
-            in_flight: usize::from(args.in_flight),
-            grace: Duration::from_secs(u64::from(args.gate.grace)),
-        };
         let (found, name) = (Arc::clone(&catalog), service.name.clone());
         let find = move || found.find(local_catalog::OWNER, &name);
-        let attached = AttachedService::new(find, Arc::clone(&memory));
+        let mut attached = AttachedService::new(find, Arc::clone(&memory));
+        if let Some(trained) = &trained {
+            attached = attached.training(Arc::clone(trained));
+        }
         instances.spawn(instance::serve(settings, Arc::new(attached), stop.clone()));
     }
     output::print(&text)?;
     while instances.join_next().await.is_some() {}
+    if let Some(trained) = trained {
+        trained.stop().await;
+    }
     catalog.stop().await;
     Ok(())
+}
+
+/// Returns how folders of packages become instances.
+pub(super) fn package_options(
+    settings: InstanceSettings,
+    engines: &Arc<Engines>,
+    memory: Arc<BodyMemory>,
+) -> PackageOptions {
+    let engines = Arc::clone(engines);
+    PackageOptions {
+        settings,
+        open: Box::new(move |folder| local_catalog::open(&[folder.to_owned()], &engines)),
+        owner: local_catalog::OWNER,
+        memory,
+    }
 }
 
 /// Returns the addresses of the gates: the arguments, or the platform's variables.

@@ -2,6 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+/// Returns the given folder, or one of this name in the user's data directory.
+pub(super) fn folder(named: Option<&Path>, name: &str) -> Result<PathBuf, String> {
+    match named {
+        Some(folder) => Ok(folder.to_owned()),
+        None => Ok(of(Path::new(""))?.join(name)),
+    }
+}
+
 /// Returns the given directory, or the user's data directory if it is empty.
 pub(super) fn of(named: &Path) -> Result<PathBuf, String> {
     if !named.as_os_str().is_empty() {

@@ -56,12 +56,7 @@ pub(super) fn run(args: &WorkerCommandArgs) -> Result<Exit, Failure> {
         let message = "a worker has one token: create it with `pkgtool workers token create --any`";
         return Err(Failure::Other(message.to_owned()));
     };
-    let folder = match &args.cache {
-        Some(folder) => folder.clone(),
-        None => data_dir::of(&PathBuf::new())
-            .map_err(Failure::Other)?
-            .join(CACHE_FOLDER),
-    };
+    let folder = data_dir::folder(args.cache.as_deref(), CACHE_FOLDER).map_err(Failure::Other)?;
     let cache = PackageCache::open(folder, args.cache_size.saturating_mul(GIB));
     let cache = cache.map_err(|error| Failure::Other(error.to_string()))?;
     let worker = WorkerProto {
@@ -85,13 +80,9 @@ pub(super) fn run(args: &WorkerCommandArgs) -> Result<Exit, Failure> {
     let (_log, _) = log::start(&Log::default()).map_err(Failure::Other)?;
     runtime()?.block_on(async {
         let engines = local_catalog::engines(args.gate.ort_lib.clone())?;
-        let options = MachineOptions {
-            settings,
-            cache,
-            open: Box::new(move |folder| local_catalog::open(&[folder.to_owned()], &engines)),
-            owner: local_catalog::OWNER,
-            memory: BodyMemory::new(attach::BODY_MEMORY_BYTES),
-        };
+        let memory = BodyMemory::new(attach::BODY_MEMORY_BYTES);
+        let packages = attach::package_options(settings, &engines, memory);
+        let options = MachineOptions { packages, cache };
         output::print(&format!("attaching to {}\n", connection.names()))?;
         attach::until_stopped(async |stop| {
             serve_assigned(options, stop).await;

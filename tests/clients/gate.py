@@ -2,8 +2,8 @@
 
     python gate.py DEFINITION TOKEN
 
-Prints its port, waits for an instance of the example `hush_sentence`, sends it requests, and fails at the first answer
-that is wrong. Messages and service are made from the definition with grpcio-tools.
+Prints its port, waits for an instance of the example `hush_sentence`, sends it requests, lets it train, and fails at the
+first answer that is wrong. Messages and service are made from the definition with grpcio-tools.
 """
 
 import json
@@ -82,7 +82,7 @@ def check(connection, token):
     start = connection.start.startServing
     expect(start.connectionToken == token, f"the token {start.connectionToken}")
     expect(start.version == 2 and start.serviceDescriptor.name == "hush_sentence", start)
-    expect("predict" in start.serviceDescriptor.methods and not start.serviceDescriptor.fittable, start)
+    expect("predict" in start.serviceDescriptor.methods and start.serviceDescriptor.fittable, start)
     connection.send(serviceInfo=messages.ServiceInfoProto(accountId=1, modelId=2, modelName="hush_sentence"))
     connection.send(heartBeat=messages.HeartBeatProto(status="Ok", interval=200))
     texts = {"texts": ["a dog", "night"]}
@@ -108,8 +108,7 @@ def check(connection, token):
     connection.send(9, partialPredict=partial)
     part = connection.answer().partialPredict
     expect(part.start and part.finish and json.loads(part.data.json)["embedded_texts"] == first, part)
-    connection.send(10, fit=messages.FitRequestProto(trainData=payload({})))
-    expect(connection.answer().error.code, "training is refused")
+    check_training(connection)
     connection.send(11, status=messages.StatusRequestProto())
     expect(connection.answer().status.connectedToAllGates, "it is connected")
     while connection.beats < 2:
@@ -118,6 +117,56 @@ def check(connection, token):
         connection.beats += 1
     connection.send(stopServing=messages.StopServingProto())
     expect(connection.answer().WhichOneof("body") == "stopServing", "it stops")
+
+
+def check_training(connection):
+    """The platform's types of texts and labels; a gate of the platform gets no instance of the result."""
+    words = {"animals": ["cat", "dog", "a cat and a dog"], "colors": ["red", "blue", "red and green"]}
+    rows = [(text, label) for label, texts in words.items() for text in texts]
+    labels = [{"items": [{"value": label}]} for _, label in rows]
+
+    def fit(number, directory, labels=labels, config="{}"):
+        texts = payload({"texts": [text for text, _ in rows]})
+        target = messages.ServiceInfoProto(accountId=1, modelId=9, modelName="Topics-1", authToken="none")
+        connection.send(
+            number,
+            fit=messages.FitRequestProto(
+                trainData=texts,
+                targetsData=payload({"items_list": labels}),
+                config=payload(config),
+                modelDir=directory,
+                targetServiceInfo=target,
+            ),
+        )
+        while True:
+            answer = connection.answer()
+            expect(answer.requestId == number, answer)
+            if answer.WhichOneof("body") != "fitStatus":
+                return answer
+            expect(0 < answer.fitStatus.percentage < 100, answer)
+
+    for round in range(2):
+        answer = fit(30 + round, "1/topics/7")
+        expect(answer.WhichOneof("body") == "fit", answer)
+    several = [{"items": [{"value": "words"}] + one["items"]} for one in labels]
+    several[0]["items"].pop()
+    answer = fit(33, "1/topics/8", labels=several[:1] + [{"items": []}] + several[2:])
+    expect(answer.WhichOneof("body") == "fit", answer)
+    for directory, labels, config, reason in [
+        ("../topics", labels, "{}", "modelDir"),
+        ("", labels, "{}", "modelDir"),
+        ("a/.hidden", labels, "{}", "modelDir"),
+        ("/".join("abcdefghi"), labels, "{}", "modelDir"),
+        ("1", labels[1:], "{}", "5 texts"),
+        ("1", labels[:3] * 2, "{}", "at least two labels"),
+        ("1", [{"items": 1}] * 6, "{}", "items_list"),
+        ("1", labels, '{"l3": 1}', "l3"),
+        ("1", labels, "{", "JSON"),
+    ]:
+        error = fit(34, directory, labels, config).error
+        expect(error.args["status"] == "400" and reason in error.message, error)
+    connection.send(35, fit=messages.FitRequestProto(modelDir="1"))
+    expect("no data" in connection.answer().error.message, "training without data is refused")
 
 
 def main():

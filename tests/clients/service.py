@@ -9,7 +9,10 @@ Like the platform's SDKs it knows no additions of pkgtool. It answers a request 
     "wrong"     an answer to another request first
     "nothing"   an answer without data
     "leave"     no answer: the process ends
+    "learned"   what it was trained with
     others      the data and the config, as they came
+
+It trains itself: the texts, their labels, the config and the folders become its state. A text "break" is an error.
 
 Answers in parts are refused, as by an SDK that does not know them. Ends when the gate asks it to stop.
 """
@@ -49,6 +52,8 @@ def main():
             send(number, error=messages.ApiErrorProto(code="NO_DOG", message="no dog", status=404, args=args))
         elif data == '"leave"':
             os._exit(0)
+        elif data == '"learned"':
+            send(number, predict=answered(learned))
         elif data == '"nothing"':
             send(number, predict=messages.PredictResponseProto())
         else:
@@ -58,11 +63,40 @@ def main():
             for _ in range(2 if data == '"twice"' else 1):
                 send(number, predict=answered(answer))
 
-    method = messages.MethodDescriptorProto(
-        input={"data": messages.ParamDescriptorProto(type="Any"), "config": messages.ParamDescriptorProto(type="Any")},
-        output=messages.ParamDescriptorProto(type="Any"),
+    learned = []
+
+    def fit(request):
+        number, asked = request.requestId, request.fit
+        texts, targets = json.loads(asked.trainData.json)["texts"], json.loads(asked.targetsData.json)["items_list"]
+        for done in (0, 50, 100):
+            send(number, fitStatus=messages.FitStatusProto(percentage=done))
+        if "break" in texts:
+            send(number, error=messages.ApiErrorProto(code="NO_LUCK", message="cannot learn this", status=400))
+            return
+        if "leave" in texts:
+            os._exit(0)
+        learned.append(
+            {
+                "texts": texts,
+                "labels": [[item["value"] for item in items["items"]] for items in targets],
+                "config": json.loads(asked.config.json),
+                "dirs": [asked.modelDir, asked.previousModelDir],
+                "target": asked.targetServiceInfo.modelName,
+                "token": asked.targetServiceInfo.authToken,
+                "dataset": asked.datasetInfo.name,
+            }
+        )
+        send(number, fit=messages.FitResponseProto())
+
+    def described(*names):
+        of = messages.ParamDescriptorProto(type="Any")
+        return messages.MethodDescriptorProto(input={name: of for name in names}, output=of)
+
+    descriptor = messages.ServiceDescriptorProto(
+        name="echo",
+        fittable=True,
+        methods={"predict": described("data", "config"), "fit": described("train_data", "targets", "config")},
     )
-    descriptor = messages.ServiceDescriptorProto(name="echo", methods={"predict": method})
     stub = services.GateStub(grpc.insecure_channel(address))
     assert stub.healthCheck(messages.HeartBeatProto()).status == "Ok"
     start = messages.StartServingProto(connectionToken=token, serviceDescriptor=descriptor, hostname="", version=2)
@@ -76,6 +110,8 @@ def main():
             threading.Thread(target=beat, args=(stop, message.heartBeat.interval), daemon=True).start()
         elif kind == "predict":
             predict(message)
+        elif kind == "fit":
+            fit(message)
         elif kind == "error" and message.requestId == 0:
             sys.exit(message.error.code)
         elif kind == "stopServing":

@@ -113,7 +113,7 @@ pub struct StartServingProto {
     pub version: ::core::option::Option<i64>,
     #[prost(string, optional, tag = "6")]
     pub image: ::core::option::Option<::prost::alloc::string::String>,
-    /// The additions that the service knows, by name: `cancel`, `credits`, `packages`.
+    /// The additions that the service knows, by name: `cancel`, `credits`, `packages`, `training`.
     #[prost(string, repeated, tag = "20001")]
     pub extensions: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     /// Addition `packages`: the service has no package of its own. The gate assigns it some.
@@ -275,6 +275,7 @@ pub mod batch_payload_response_proto {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct FitRequestProto {
+    /// Addition `training`: a dataset as its owner uploaded it, JSON lines or CSV with labels, without `targetsData`.
     #[prost(message, optional, tag = "101")]
     pub train_data: ::core::option::Option<PayloadProto>,
     #[prost(message, optional, tag = "102")]
@@ -285,13 +286,19 @@ pub struct FitRequestProto {
     pub model_dir: ::prost::alloc::string::String,
     #[prost(string, optional, tag = "105")]
     pub previous_model_dir: ::core::option::Option<::prost::alloc::string::String>,
+    /// Addition `training`: `authToken` is a connection token. After the training, the service attaches with it as an
+    /// instance of this service.
     #[prost(message, optional, tag = "106")]
     pub target_service_info: ::core::option::Option<ServiceInfoProto>,
     #[prost(message, optional, tag = "107")]
     pub dataset_info: ::core::option::Option<DatasetInfoProto>,
 }
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct FitResponseProto {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FitResponseProto {
+    /// Addition `training`: what the training measured, as a JSON object.
+    #[prost(string, tag = "20001")]
+    pub metrics: ::prost::alloc::string::String,
+}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct FitStatusProto {
     #[prost(int32, tag = "101")]

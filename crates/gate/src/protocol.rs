@@ -34,6 +34,8 @@ pub mod extension {
     pub const CREDITS: &str = "credits";
     /// The gate assigns packages.
     pub const PACKAGES: &str = "packages";
+    /// A service that trains another one answers for it, too.
+    pub const TRAINING: &str = "training";
 }
 
 /// Codes of errors.

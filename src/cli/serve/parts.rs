@@ -165,6 +165,7 @@ impl RunningGateway {
             JobsOptions {
                 store: training,
                 derived,
+                accounts: Arc::new(Accounts::new(Arc::clone(&store))),
                 find: {
                     let services = Arc::clone(&services);
                     Box::new(move |owner, name| services.find(owner, name))

@@ -25,8 +25,8 @@ use gate::{Gate, Instance};
 const TOKEN: &str = "acme.hush_sentence.secret";
 const PREDICT: &str = "/api/mlpgateway/account/local/model/hush_sentence/predict";
 
-/// An attached process, which ends with the test.
-struct Attached(Child);
+/// An attached process, which ends with the test, and the folder of what it trains.
+struct Attached(Child, tempfile::TempDir);
 
 impl Attached {
     fn to(gate: &Gate, package: &str) -> Self {
@@ -35,12 +35,15 @@ impl Attached {
 
     fn at(address: &str, package: &str) -> Self {
         let mut command = pkgtool(["attach", "--plain", "--gate", address]).into_command();
+        let trained = tempfile::tempdir().expect("a folder");
         command
             .arg(examples().join(package))
+            .arg("--trained")
+            .arg(trained.path())
             .env("MLP_SERVICE_TOKEN", TOKEN)
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        Self(command.spawn().expect("the binary runs"))
+        Self(command.spawn().expect("the binary runs"), trained)
     }
 
     /// Asks it to stop, and returns its exit code.
@@ -216,9 +219,24 @@ fn a_gate_in_python_understands_every_message() {
     lines.read_line(&mut port).expect("it prints its port");
     let attached = Attached::at(&format!("127.0.0.1:{}", port.trim()), "hush-sentence");
     let ended = gate.wait_with_output().expect("it ends");
-    drop(attached);
     let said = String::from_utf8_lossy(&ended.stderr);
     assert!(ended.status.success(), "{said}");
+    let trained = attached.1.path();
+    for folder in ["1/topics/7", "1/topics/8"] {
+        let config = trained.join(folder).join("xnnpack/config.json");
+        let config = std::fs::read_to_string(config).expect("a package");
+        assert!(config.contains("topics_1"), "{config}");
+    }
+    // Nothing else is written, and nothing is attached for a gate of the platform.
+    let names = |folder: &Path| {
+        let entries = std::fs::read_dir(folder).expect("a folder").flatten();
+        let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(trained), [".making", "1"]);
+    assert!(names(&trained.join(".making")).is_empty());
+    assert_eq!(names(&trained.join("1/topics")), ["7", "8"]);
 }
 
 /// The events of a chat come as parts; together they are the answer of the same chat in one part.

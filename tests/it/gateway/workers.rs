@@ -1,6 +1,9 @@
 //! Tests of workers that attach to the gateway by the gate protocol.
 
+mod training;
+
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -16,6 +19,7 @@ use pkgtool_gate::protocol::{
     SimpleStatusProto, error, payload_proto,
 };
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tokio::sync::{Notify, watch};
 
 use super::examples;
@@ -184,10 +188,22 @@ impl Handler for Scripted {
 }
 
 /// A process of `pkgtool attach` or `pkgtool worker`. It ends when this is dropped.
-struct Running(Child);
+struct Running {
+    process: Child,
+    /// The folder of what it trains.
+    trained: Option<TempDir>,
+}
 
 impl Running {
     fn attach(gateway: &Gateway, token: &str, package: &str) -> Self {
+        let trained = tempfile::tempdir().expect("a folder");
+        let mut running = Self::attach_in(gateway, token, package, trained.path());
+        running.trained = Some(trained);
+        running
+    }
+
+    /// Attaches a package. What it trains is in a folder.
+    fn attach_in(gateway: &Gateway, token: &str, package: &str, trained: &Path) -> Self {
         let mut command = pkgtool([
             "attach",
             "--plain",
@@ -199,18 +215,26 @@ impl Running {
         .into_command();
         command
             .arg(examples().join(package))
-            .env("MLP_SERVICE_TOKEN", token)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        Self(command.spawn().expect("the binary runs"))
+            .arg("--trained")
+            .arg(trained)
+            .env("MLP_SERVICE_TOKEN", token);
+        Self::spawn(command)
+    }
+
+    fn spawn(mut command: Command) -> Self {
+        let command = command.stdout(Stdio::null()).stderr(Stdio::null());
+        Self {
+            process: command.spawn().expect("the binary runs"),
+            trained: None,
+        }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         // It may have ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 
@@ -343,6 +367,21 @@ fn a_server_is_not_ready_while_a_required_service_has_no_worker() {
 }
 
 /// A service of other code, with other libraries, and without additions to the protocol.
+/// Starts the service in Python with its libraries.
+fn python_service(gateway: &Gateway, token: &str, libraries: impl AsRef<OsStr>) -> Child {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut service = Command::new("python3");
+    service
+        .arg(root.join("tests/clients/service.py"))
+        .arg(root.join("crates/gate/proto/mlp-gate.proto"))
+        .args([token, &gateway.gate()])
+        .env("PYTHONPATH", libraries)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    service.spawn().expect("Python runs")
+}
+
 #[test]
 fn a_service_in_python_answers_through_the_gateway() {
     let Some(grpc) =
@@ -352,19 +391,7 @@ fn a_service_in_python_answers_through_the_gateway() {
     };
     let gateway = start();
     let token = gateway.worker_token("echo", "first");
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let attach = |token: &str| {
-        let mut service = Command::new("python3");
-        service
-            .arg(root.join("tests/clients/service.py"))
-            .arg(root.join("crates/gate/proto/mlp-gate.proto"))
-            .args([token, &gateway.gate()])
-            .env("PYTHONPATH", &grpc)
-            .env("PYTHONDONTWRITEBYTECODE", "1")
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
-        service.spawn().expect("Python runs")
-    };
+    let attach = |token: &str| python_service(&gateway, token, &grpc);
     let stranger = attach("local.echo.guessed")
         .wait_with_output()
         .expect("it ends");
@@ -714,10 +741,8 @@ impl Running {
         command
             .arg("--cache")
             .arg(cache)
-            .env("MLP_SERVICE_TOKEN", token)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        Self(command.spawn().expect("the binary runs"))
+            .env("MLP_SERVICE_TOKEN", token);
+        Self::spawn(command)
     }
 }
 
@@ -832,15 +857,16 @@ fn workers_attach_by_tls() {
     let gateway = Setup::new().settings(GATE).settings(&tls).start();
     let token = gateway.worker_token("sentences", "first");
     let gate = gateway.gate().replace("127.0.0.1", "localhost");
+    let trained = tempfile::tempdir().expect("a folder");
     let attach = |authority: &str| {
         let mut command = pkgtool(["attach", "--gate", &gate, "--ca"]).into_command();
         command
             .arg(file(authority))
             .arg(examples().join("hush-sentence"))
-            .env("MLP_SERVICE_TOKEN", &token)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        Running(command.spawn().expect("the binary runs"))
+            .arg("--trained")
+            .arg(trained.path())
+            .env("MLP_SERVICE_TOKEN", &token);
+        Running::spawn(command)
     };
     let stranger = attach("other_authority.pem");
     let attached = attach("authority.pem");

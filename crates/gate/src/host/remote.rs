@@ -65,6 +65,7 @@ pub struct RemoteInstance {
     /// The reason why its connection ends at once, once there is one.
     cut: watch::Sender<Option<ApiErrorProto>>,
     knows_cancel: bool,
+    knows_training: bool,
     /// Without credits, the number of requests that it gets at once.
     in_flight: Option<usize>,
     calls: Mutex<CallTable>,
@@ -144,6 +145,7 @@ impl RemoteInstance {
             since: Instant::now(),
             cut: watch::Sender::new(None),
             knows_cancel: knows(extension::CANCEL),
+            knows_training: knows(extension::TRAINING),
             in_flight: (!knows(extension::CREDITS)).then_some(in_flight),
             calls: Mutex::new(CallTable {
                 state: InstanceState::Serving,
@@ -164,6 +166,7 @@ impl RemoteInstance {
             (self.knows_cancel, extension::CANCEL),
             (self.in_flight.is_none(), extension::CREDITS),
             (self.arrival.start.worker.is_some(), extension::PACKAGES),
+            (self.knows_training, extension::TRAINING),
         ];
         let both = known.into_iter().filter(|(knows, _)| *knows);
         both.map(|(_, name)| name.to_owned()).collect()
@@ -178,6 +181,17 @@ impl RemoteInstance {
     /// Returns whether the instance knows none of the additions, as the platform's SDKs.
     pub fn is_of_platform(&self) -> bool {
         self.in_flight.is_some()
+    }
+
+    /// Returns whether the instance can be trained, or trains others.
+    pub fn is_fittable(&self) -> bool {
+        let descriptor = self.arrival.start.service_descriptor.as_ref();
+        descriptor.is_some_and(|descriptor| descriptor.fittable)
+    }
+
+    /// Returns whether the instance attaches as the service that it trained.
+    pub fn attaches_trained(&self) -> bool {
+        self.knows_training
     }
 
     /// Sends a request.

@@ -12,7 +12,9 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 
-use super::{AnswerParts, Asks, GateRequest, Handler, InstanceSettings, LastAnswer, Security};
+use super::{
+    Additions, AnswerParts, Asks, GateRequest, Handler, InstanceSettings, LastAnswer, Security,
+};
 use crate::address::GateAddress;
 use crate::protocol::gate_client::GateClient;
 use crate::protocol::{
@@ -112,7 +114,7 @@ pub(super) async fn run<H: Handler>(
         tasks: JoinSet::new(),
         interval: None,
         accepted: false,
-        knows_credits: false,
+        additions: Additions::default(),
     };
     let end = connection.serve(&mut requests, orders).await;
     let accepted = connection.accepted;
@@ -171,6 +173,7 @@ async fn open(
 fn extensions(settings: &InstanceSettings) -> Vec<String> {
     let mut known = vec![extension::CANCEL, extension::CREDITS];
     known.extend(settings.worker.as_ref().map(|_| extension::PACKAGES));
+    known.extend(settings.descriptor.fittable.then_some(extension::TRAINING));
     known.into_iter().map(str::to_owned).collect()
 }
 
@@ -256,7 +259,7 @@ struct Connection<H> {
     /// The time between two heartbeats, once the gate has named it.
     interval: Option<Duration>,
     accepted: bool,
-    knows_credits: bool,
+    additions: Additions,
 }
 
 impl<H: Handler> Connection<H> {
@@ -393,7 +396,7 @@ impl<H: Handler> Connection<H> {
         let to_gate = self.to_gate.clone();
         let parts = AnswerParts {
             request_id: id,
-            gate_has_additions: self.knows_credits,
+            additions: self.additions,
             to_gate: to_gate.clone(),
         };
         let task = self.tasks.spawn(async move {
@@ -428,7 +431,11 @@ impl<H: Handler> Connection<H> {
                 let news = PoolNews::Accepted(self.address.clone());
                 let _ = self.shared.news.send(news).await;
                 self.shared.handler.attached(&self.address);
-                self.knows_credits = info.extensions.iter().any(|it| it == extension::CREDITS);
+                let knows = |name: &str| info.extensions.iter().any(|it| it == name);
+                self.additions = Additions {
+                    credits: knows(extension::CREDITS),
+                    training: knows(extension::TRAINING),
+                };
                 self.credit(self.shared.settings.in_flight)?;
             }
             from_gate::Body::Cluster(update) => {
@@ -503,7 +510,7 @@ impl<H: Handler> Connection<H> {
 
     /// Accepts so many requests more, if the gate counts them.
     fn credit(&self, requests: usize) -> Result<(), ConnectionEnd> {
-        if !self.knows_credits {
+        if !self.additions.credits {
             return Ok(());
         }
         let requests = u32::try_from(requests).unwrap_or(u32::MAX);

@@ -116,12 +116,18 @@ pub struct LastAnswer {
     pub headers: HashMap<String, String>,
 }
 
+/// The additions to the protocol that both ends know.
+#[derive(Debug, Clone, Copy, Default)]
+struct Additions {
+    credits: bool,
+    training: bool,
+}
+
 /// Sends parts of an answer before the last one.
 #[derive(Debug, Clone)]
 pub struct AnswerParts {
     request_id: i64,
-    /// The gate has named additions to the protocol.
-    gate_has_additions: bool,
+    additions: Additions,
     to_gate: mpsc::Sender<ServiceToGateProto>,
 }
 
@@ -129,7 +135,13 @@ impl AnswerParts {
     /// Returns whether the last part may be without data. Then no part has to wait for the next one.
     #[must_use]
     pub fn may_end_without_data(&self) -> bool {
-        self.gate_has_additions
+        self.additions.credits
+    }
+
+    /// Returns whether the service attaches as what it trained.
+    #[must_use]
+    pub fn may_attach_trained(&self) -> bool {
+        self.additions.training
     }
 
     /// Sends a part: an answer in parts, or the progress of training. Waits while the gate reads slowly. Returns

@@ -110,7 +110,10 @@ impl AccountStore for SqliteAccounts {
         new: NewWorkerToken,
         now: Timestamp,
     ) -> DatabaseResult<Option<WorkerToken>> {
-        let sql = "INSERT INTO worker_token (account, service, name, hash, created_at, expires_at)
+        let free = "DELETE FROM worker_token
+            WHERE account = ?1 AND service = ?2 AND name = ?3 AND revoked_at IS NOT NULL";
+        let insert =
+            "INSERT INTO worker_token (account, service, name, hash, created_at, expires_at)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (account, service, name) DO NOTHING
             RETURNING id";
         let expires_at = new.expires_at.map(|at| at.0);
@@ -122,7 +125,11 @@ impl AccountStore for SqliteAccounts {
             now.0,
             expires_at
         ];
-        let id = self.0.changed_row(sql, values, |row| row.get(0))?;
+        let id = self.0.write(|connection| {
+            connection.execute(free, params![new.account.0, new.service, new.name])?;
+            let id = connection.query_row(insert, values, |row| row.get(0));
+            id.optional()
+        })?;
         Ok(id.map(|id| WorkerToken {
             id,
             name: new.name,

@@ -91,7 +91,7 @@ pub trait AccountStore: Send + Sync {
     /// Revokes a key by its number; a revoked key stays unchanged.
     async fn revoke_key(&self, key: i64, now: Timestamp) -> DatabaseResult<()>;
 
-    /// Creates a token; returns `None` if its service has a token of this name.
+    /// Creates a token; returns `None` if its service has a token of this name. One that was revoked is replaced.
     async fn create_worker_token(
         &self,
         token: NewWorkerToken,

@@ -5,6 +5,8 @@
 
 mod cache;
 mod machine;
+mod package;
+mod training;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +18,9 @@ use futures_util::stream::TryStreamExt as _;
 use tokio::sync::watch;
 
 pub use cache::{CacheError, PackageCache};
-pub use machine::{MachineOptions, OpenFolder, serve_assigned};
+pub use machine::{MachineOptions, serve_assigned};
+pub use package::{OpenFolder, PackageOptions};
+pub use training::TrainedServices;
 
 use crate::service::attached::{answer_payload, request_of};
 use crate::service::events::{self, EventFramer};
@@ -27,7 +31,7 @@ use pkgtool_gate::instance::{AnswerParts, Asks, GateRequest, Handler, LastAnswer
 use pkgtool_gate::protocol::service_to_gate_proto::Body;
 use pkgtool_gate::protocol::{
     ApiErrorProto, BatchPayloadResponseProto, BatchRequestProto, BatchResponseProto,
-    MethodDescriptorProto, ParamDescriptorProto, PartialPredictRequestProto,
+    FitRequestProto, MethodDescriptorProto, ParamDescriptorProto, PartialPredictRequestProto,
     PartialPredictResponseProto, PayloadProto, PredictResponseProto, ServiceDescriptorProto,
     SimpleStatusProto, batch_payload_response_proto, code, error,
 };
@@ -45,6 +49,8 @@ pub struct AttachedService {
     find: FindAttached,
     /// Memory for the bodies of all requests.
     memory: Arc<BodyMemory>,
+    /// Trains at the request of gates, if that is wanted.
+    trained: Option<Arc<TrainedServices>>,
     /// Becomes true when a gate accepts the service.
     is_attached: watch::Sender<bool>,
 }
@@ -61,13 +67,40 @@ impl AttachedService {
         Self {
             find: Box::new(find),
             memory,
+            trained: None,
             is_attached: watch::Sender::new(false),
+        }
+    }
+
+    /// Lets gates train on the service.
+    #[must_use]
+    pub fn training(self, trained: Arc<TrainedServices>) -> Self {
+        Self {
+            trained: Some(trained),
+            ..self
         }
     }
 
     /// Tells when a gate accepts the service.
     fn attachment(&self) -> watch::Receiver<bool> {
         self.is_attached.subscribe()
+    }
+
+    fn service(&self) -> Result<Arc<Service>, ApiErrorProto> {
+        let gone = || TaskFailure::new(404, "SERVICE_NOT_FOUND", "the service was removed");
+        (self.find)().ok_or_else(|| failed(gone(), None))
+    }
+
+    async fn fit(
+        &self,
+        asked: FitRequestProto,
+        parts: &AnswerParts,
+    ) -> Result<Body, ApiErrorProto> {
+        let Some(trained) = &self.trained else {
+            let message = "this worker does not train; packages of `pkgtool attach` do";
+            return Err(refused(message.to_owned()));
+        };
+        trained.fit(&*self.service()?, asked, parts).await
     }
 
     /// Returns the answer of the service.
@@ -77,8 +110,7 @@ impl AttachedService {
         config: Option<PayloadProto>,
         headers: &HashMap<String, String>,
     ) -> Result<Answer, ApiErrorProto> {
-        let gone = || TaskFailure::new(404, "SERVICE_NOT_FOUND", "the service was removed");
-        let service = (self.find)().ok_or_else(|| failed(gone(), None))?;
+        let service = self.service()?;
         let request = request_of(data, config, headers);
         let mut request = request.map_err(|refusal| call_error(refusal.into()))?;
         let held = self.memory.take(service.owner, request.body.len());
@@ -184,7 +216,7 @@ impl Handler for AttachedService {
             }
             Asks::PartialPredict(asked) => of(self.streamed(asked, &request.headers, &parts).await),
             Asks::Batch(batch) => self.batch(batch, &request.headers).await,
-            Asks::Fit(_) => unsupported("an attached package is not trained through its gate"),
+            Asks::Fit(asked) => of(self.fit(*asked, &parts).await),
             Asks::Ext(asked) => {
                 let name = asked.method_name;
                 unsupported(&format!("the service has no method `{name}` of its own"))
@@ -214,9 +246,9 @@ pub fn hostname() -> Option<String> {
     sysinfo::System::host_name()
 }
 
-/// Describes a service to a gate.
+/// Describes a service to a gate, which may train on it if that is wanted and possible.
 #[must_use]
-pub fn descriptor(service: &Service) -> ServiceDescriptorProto {
+pub fn descriptor(service: &Service, is_trained: bool) -> ServiceDescriptorProto {
     let text = |name: &str| ParamDescriptorProto {
         r#type: name.to_owned(),
     };
@@ -240,7 +272,7 @@ pub fn descriptor(service: &Service) -> ServiceDescriptorProto {
     }
     ServiceDescriptorProto {
         name: service.name.clone(),
-        fittable: false,
+        fittable: is_trained && service.device().is_some_and(|device| device.is_trainable()),
         methods: HashMap::from([("predict".to_owned(), predict)]),
         schema_files,
     }
@@ -274,6 +306,10 @@ fn failed(failure: TaskFailure, place: Option<String>) -> ApiErrorProto {
     sent.args
         .extend(place.map(|place| ("place".to_owned(), place)));
     sent
+}
+
+fn refused(message: String) -> ApiErrorProto {
+    failed(TaskFailure::new(400, "BAD_REQUEST", message), None)
 }
 
 fn unsupported(message: &str) -> Body {

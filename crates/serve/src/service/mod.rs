@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use adapter::{AdapterCall, AdapterMethod, AdapterMode};
-pub use attached::{Attached, AttachedServices};
+pub use attached::{Attached, AttachedServices, FittedAway};
 pub use bodies::{BodyBuffer, BodyMemory, BodyReservation, OutOfBodyMemory};
 pub use call::{
     Answer, Body, CallError, Chunks, Refusal, Request, SERVICE_UNAVAILABLE, TokenCounts, TokenUsage,
@@ -155,6 +155,23 @@ impl Service {
             ServiceKind::Attached(attached) => Some(attached),
             ServiceKind::Device(device) => device.workers(),
             ServiceKind::Proxy(_) | ServiceKind::Untrained(_) => None,
+        }
+    }
+
+    /// Returns whether services can be derived from it and trained.
+    pub fn is_trainable(&self) -> bool {
+        match &self.kind {
+            ServiceKind::Device(device) => device.is_trainable(),
+            ServiceKind::Attached(attached) => attached.is_fittable(),
+            ServiceKind::Proxy(_) | ServiceKind::Untrained(_) => false,
+        }
+    }
+
+    /// Returns whether instances of the platform's SDKs train it, or those that are derived from it.
+    pub fn trains_like_platform(&self) -> bool {
+        match &self.kind {
+            ServiceKind::Attached(attached) => attached.fits_like_platform(),
+            _ => false,
         }
     }
 

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
+use super::away::{AwayTraining, JobTokens};
 use super::cache::CacheDirectory;
 use super::dataset::DatasetLimits;
 use super::derived::DerivedServices;
@@ -24,9 +25,11 @@ use super::progress::TrainingProgress;
 use super::record::{Dataset, Derived, Job, JobId, JobState};
 use super::store::TrainingStore;
 use super::trainer::{Trained, Training};
-use crate::account::AccountId;
+use crate::account::{AccountId, Accounts};
 use crate::database::{DatabaseResult, Timestamp, make_directory};
-use crate::service::{CallError, Catalog, Device, PackageDirectory, Service, strip_directories};
+use crate::service::{
+    CallError, Catalog, Device, PackageDirectory, Service, ServiceKind, strip_directories,
+};
 
 /// Interval between checks for waiting jobs when no wakeup arrives.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
@@ -35,10 +38,10 @@ const POLL_INTERVAL: Duration = Duration::from_secs(5);
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Maximum time from publishing a package until it is served.
-const MAX_SERVE_WAIT: Duration = Duration::from_mins(2);
+pub(super) const MAX_SERVE_WAIT: Duration = Duration::from_mins(2);
 
-/// Maximum number of attempts of a training whose base model is replaced meanwhile.
-const MAX_TRAINING_ATTEMPTS: u32 = 3;
+/// Maximum number of attempts of a training whose base model is replaced meanwhile, or whose worker leaves.
+pub(super) const MAX_TRAINING_ATTEMPTS: u32 = 3;
 
 /// Directory of packages in progress.
 const IN_PROGRESS_DIRECTORY: &str = "making";
@@ -59,6 +62,8 @@ pub struct JobsOptions {
     pub store: Arc<dyn TrainingStore>,
     /// Table of derived services.
     pub derived: Arc<DerivedServices>,
+    /// Accounts, for the tokens of workers that attach what they trained.
+    pub accounts: Arc<Accounts>,
     /// Finds services.
     pub find: FindService,
     /// Opens datasets.
@@ -269,6 +274,10 @@ async fn run(shared: Arc<SharedJobs>, job: Job) {
     tracing::info!(job = number, service, attempt = job.attempt, "training");
     let end = run_until_end(&shared, &job, &canceled).await;
     shared.running().remove(&job.id);
+    let is_trained = matches!(end, JobRunEnd::Done(Ok(_)));
+    if !is_trained && let Err(error) = revoke_token(&shared, &job).await {
+        tracing::error!(job = number, error, "cannot revoke the token of a training");
+    }
     let store = &shared.options.store;
     let stored = match end {
         JobRunEnd::Done(end) => {
@@ -311,6 +320,20 @@ async fn store_end(
     }
 }
 
+/// Revokes the token by which a worker would attach the result of a job that did not succeed.
+async fn revoke_token(shared: &SharedJobs, job: &Job) -> Result<(), String> {
+    let options = &shared.options;
+    let derived = options.derived.get(job.is.service);
+    let Some(base) = derived.and_then(|it| base(shared, &it).ok()) else {
+        return Ok(());
+    };
+    if !matches!(base.kind, ServiceKind::Attached(_)) {
+        return Ok(());
+    }
+    let tokens = JobTokens::new(&options.accounts, job);
+    tokens.revoke().await.map_err(|error| error.to_string())
+}
+
 async fn run_until_end(shared: &SharedJobs, job: &Job, canceled: &Notify) -> JobRunEnd {
     let progress = TrainingProgress::default();
     let mut stop = shared.stop.subscribe();
@@ -328,7 +351,7 @@ fn without_paths(shared: &SharedJobs, job: &Job, error: String) -> String {
     let own = shared.options.directory.join(IN_PROGRESS_DIRECTORY);
     let error = strip_directories(error, &own);
     let derived = shared.options.derived.get(job.is.service);
-    match derived.and_then(|derived| base(shared, &derived).ok()) {
+    match derived.and_then(|derived| base_model(shared, &derived).ok()) {
         Some(device) => device.relative(error),
         None => error,
     }
@@ -360,6 +383,22 @@ async fn train_and_serve(
     let dataset = dataset.map_err(|error| error.to_string())?;
     let dataset = dataset.ok_or_else(|| format!("unknown dataset {}", job.is.dataset.0))?;
     let derived = options.derived.get(job.is.service);
+    let trainer = match &derived {
+        Some(derived) => Some(base(shared, derived)?),
+        None => (options.find)(job.is.account, &job.is.service.to_string()),
+    };
+    if let Some(trainer) = trainer
+        && let ServiceKind::Attached(workers) = &trainer.kind
+    {
+        let away = AwayTraining {
+            options,
+            job,
+            dataset: &dataset,
+            derived: derived.as_deref(),
+            progress,
+        };
+        return away.run(&trainer, workers).await;
+    }
     let derived = derived.ok_or("the service is not a derived service")?;
     let fit = FitOptions::read_text(&job.is.config).map_err(|refusal| refusal.message)?;
     let aside = options
@@ -369,7 +408,7 @@ async fn train_and_serve(
     let mut times = 0;
     let name = model_token(&derived.is.name);
     let trained = loop {
-        let device = base(shared, &derived)?;
+        let device = base_model(shared, &derived)?;
         // Files of an earlier attempt.
         let _ = std::fs::remove_dir_all(&aside);
         let source = (options.open)(dataset.clone()).await?;
@@ -400,17 +439,26 @@ async fn train_and_serve(
     serve(shared, &derived, trained).await
 }
 
-/// Returns the base model of a derived service.
-fn base(shared: &SharedJobs, derived: &Derived) -> Result<Arc<Device>, String> {
+/// Returns the base of a derived service.
+fn base(shared: &SharedJobs, derived: &Derived) -> Result<Arc<Service>, String> {
     let of = &derived.is;
-    let shown = format!("{}/{}", of.base_owner_name, of.base_name);
+    let shown = base_label(derived);
     let found = (shared.options.find)(of.base_owner, &of.base.to_string());
     let found = found.ok_or_else(|| format!("`{shown}` is no longer served"))?;
     if found.owner != of.owner && !found.settings.public {
         return Err(format!("`{shown}` is no longer public"));
     }
-    let device = found.device().cloned();
-    device.ok_or_else(|| format!("`{shown}` has no local model to train on"))
+    Ok(found)
+}
+
+fn base_label(derived: &Derived) -> String {
+    format!("{}/{}", derived.is.base_owner_name, derived.is.base_name)
+}
+
+/// Returns the base model of a derived service.
+fn base_model(shared: &SharedJobs, derived: &Derived) -> Result<Arc<Device>, String> {
+    let device = base(shared, derived)?.device().cloned();
+    device.ok_or_else(|| format!("`{}` has no local model to train on", base_label(derived)))
 }
 
 /// Publishes a package and waits until requests reach it.

@@ -9,6 +9,7 @@
 //! that a dataset can be opened.
 
 mod advice;
+mod away;
 mod cache;
 pub mod classifier;
 pub mod dataset;

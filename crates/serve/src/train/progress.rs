@@ -12,6 +12,12 @@ impl TrainingProgress {
         self.0.load(Ordering::Relaxed)
     }
 
+    /// Sets the progress, unless it is further already. A training that ends has 100 percent.
+    pub(super) fn set(&self, percentage: i32) {
+        let percentage = u8::try_from(percentage.clamp(0, 99)).unwrap_or(0);
+        self.0.fetch_max(percentage, Ordering::Relaxed);
+    }
+
     /// Sets the progress to the point between two percentages that corresponds to `done` of `all`.
     pub(super) fn at(&self, from: u8, to: u8, done: u64, all: u64) {
         let part = u64::from(to - from) * done.min(all) / all.max(1);

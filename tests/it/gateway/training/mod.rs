@@ -21,10 +21,10 @@ use super::examples;
 use crate::support::gateway::{Gateway, Setup};
 use crate::support::http::{self, Reply};
 
-const BASE: &str = "/api/mlpgate/account/local";
+pub(super) const BASE: &str = "/api/mlpgate/account/local";
 
 /// Returns the path of a training fixture.
-fn fixture(name: &str) -> PathBuf {
+pub(super) fn fixture(name: &str) -> PathBuf {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/train");
     fixtures.join(name)
 }
@@ -56,21 +56,21 @@ fn upload(gateway: &Gateway, name: &str, content: impl AsRef<[u8]>) -> Reply {
 
 /// Uploads a valid dataset and returns its number.
 #[track_caller]
-fn uploaded(gateway: &Gateway, name: &str, content: impl AsRef<[u8]>) -> i64 {
+pub(super) fn uploaded(gateway: &Gateway, name: &str, content: impl AsRef<[u8]>) -> i64 {
     let reply = upload(gateway, name, content).expect(200).json();
     reply["id"]["datasetId"].as_i64().expect("a number")
 }
 
 /// Derives a service from another.
 #[track_caller]
-fn derived(gateway: &Gateway, base: &str, name: &str) -> Value {
+pub(super) fn derived(gateway: &Gateway, base: &str, name: &str) -> Value {
     let path = format!("{BASE}/model/{base}/derived?name={name}&hidden=false");
     gateway.post(&path, "").expect(200).json()
 }
 
 /// Starts the training of a service and returns the job's number.
 #[track_caller]
-fn fit(gateway: &Gateway, service: &str, dataset: i64, config: &Value) -> i64 {
+pub(super) fn fit(gateway: &Gateway, service: &str, dataset: i64, config: &Value) -> i64 {
     let body = json!({"datasetId": dataset, "config": config});
     let path = format!("{BASE}/model/{service}/fit");
     let job = gateway.post(&path, body.to_string()).expect(200).json();
@@ -83,7 +83,7 @@ fn job(gateway: &Gateway, job: i64) -> Value {
 
 /// Polls a job until it has ended and returns it.
 #[track_caller]
-fn ended(gateway: &Gateway, number: i64) -> Value {
+pub(super) fn ended(gateway: &Gateway, number: i64) -> Value {
     let mut last = Value::Null;
     gateway.until(|| {
         std::thread::sleep(std::time::Duration::from_millis(50));
@@ -94,7 +94,7 @@ fn ended(gateway: &Gateway, number: i64) -> Value {
 }
 
 #[track_caller]
-fn succeeded(gateway: &Gateway, number: i64) -> Value {
+pub(super) fn succeeded(gateway: &Gateway, number: i64) -> Value {
     let job = ended(gateway, number);
     assert_eq!(job["status"], "SUCCESS", "{job}\n{}", gateway.log());
     assert_eq!(
@@ -106,7 +106,7 @@ fn succeeded(gateway: &Gateway, number: i64) -> Value {
 
 /// Returns the most likely label of each text.
 #[track_caller]
-fn labels(gateway: &Gateway, service: &str, texts: &[&str]) -> Vec<String> {
+pub(super) fn labels(gateway: &Gateway, service: &str, texts: &[&str]) -> Vec<String> {
     let path = format!("{BASE}/model/{service}/predict");
     let mut labels = Vec::new();
     for texts in texts.chunks(40) {
@@ -121,7 +121,7 @@ fn labels(gateway: &Gateway, service: &str, texts: &[&str]) -> Vec<String> {
 }
 
 /// Returns a dataset of many distinct texts with two labels, in words of the example's tokenizer.
-fn many(rows: usize) -> String {
+pub(super) fn many(rows: usize) -> String {
     let words = [
         "cat", "dog", "house", "tree", "river", "red", "blue", "green", "day", "night",
     ];

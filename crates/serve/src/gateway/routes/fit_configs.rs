@@ -181,7 +181,7 @@ async fn list(
 ) -> Result<Json<Vec<FitConfigData>>, GatewayError> {
     let service = service(&gateway, caller, Permission::Read, &path)?;
     let derived = gateway.jobs.derived().get(service.id);
-    let trainable = service.device().is_some_and(|device| device.is_trainable());
+    let trainable = service.is_trainable();
     let store = gateway.jobs.store();
     let mut configs = Vec::new();
     if let Some(derived) = &derived {
@@ -205,7 +205,7 @@ async fn create(
 ) -> Result<Json<FitConfigData>, GatewayError> {
     let service = service(&gateway, caller, Permission::Write, &path)?;
     let is_derived = gateway.jobs.derived().get(service.id).is_some();
-    let trainable = service.device().is_some_and(|device| device.is_trainable());
+    let trainable = service.is_trainable();
     if !is_derived && !trainable {
         let message = format!("`{}` cannot be trained", service.label());
         return Err(GatewayError::conflict("SERVICE_IS_NOT_TRAINABLE", message));
@@ -215,7 +215,10 @@ async fn create(
         serde_json::from_slice(&body).map_err(|error| invalid_body(&error))?;
     require_name(&new.name)?;
     let config = config_text(new.config)?;
-    FitOptions::read_text(&config)?;
+    // The configuration of a service of the platform's SDKs is its own.
+    if !trainer_of(&gateway, &service).is_some_and(|it| it.trains_like_platform()) {
+        FitOptions::read_text(&config)?;
+    }
     let new = NewFitConfig {
         service: service.id,
         name: new.name,
@@ -225,6 +228,15 @@ async fn create(
     let store = gateway.jobs.store();
     let stored = store.create_fit_config(new, Timestamp::now()).await?;
     Ok(Json(FitConfigData::of(service.owner, stored)))
+}
+
+/// Returns the service whose model trains another one, or itself.
+pub(super) fn trainer_of(gateway: &Gateway, service: &Service) -> Option<Arc<Service>> {
+    let (owner, number) = match gateway.jobs.derived().get(service.id) {
+        Some(derived) => (derived.is.base_owner, derived.is.base),
+        None => (service.owner, service.id),
+    };
+    gateway.services.find(owner, &number.to_string())
 }
 
 /// Returns the text of a stored configuration: the service's own, its base's, or the built-in one.

@@ -196,14 +196,13 @@ impl ServiceInfo {
         let inactive_reason = service.inactive_reason();
         let attempts = gateway.settings.limits.attempts;
         let derived = gateway.jobs.derived().get(service.id);
-        let trains = service.device().is_some_and(|it| it.is_trainable());
         Self {
             id: ServiceId {
                 account_id: service.owner.0,
                 model_id: service.id,
             },
             model_name: service.name.clone(),
-            fittable: trains || derived.is_some(),
+            fittable: service.is_trainable() || derived.is_some(),
             derived_from: derived.map(|derived| DerivedFrom {
                 account_id: derived.is.base_owner.0,
                 account_name: derived.is.base_owner_name.clone(),

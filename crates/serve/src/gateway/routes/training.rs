@@ -16,7 +16,7 @@ use super::super::error::GatewayError;
 use super::super::extract::{InPath, InQuery};
 use super::super::form::ServicePath;
 use super::configs::{config_text, invalid_body, service};
-use super::fit_configs::{Fields, stored_config};
+use super::fit_configs::{Fields, stored_config, trainer_of};
 use super::jobs::JobData;
 use super::operation::{BodySchema, RouteOperation};
 use super::path::Routes;
@@ -131,12 +131,12 @@ async fn derive(
     let caller = caller.require(Permission::Write)?;
     let base = gateway.service_for(caller, &path.account, &path.model);
     let base = base.map_err(|error| error.for_reading("service", &path.model))?;
-    let trainable = base.device().is_some_and(|device| device.is_trainable());
-    if !trainable {
-        let message = format!(
-            "`{}` cannot be trained: it embeds neither texts nor images",
-            base.label()
-        );
+    if !base.is_trainable() {
+        let message = match base.kind {
+            ServiceKind::Attached(_) => "no attached worker of it can be trained",
+            _ => "it embeds neither texts nor images",
+        };
+        let message = format!("`{}` cannot be trained: {message}", base.label());
         return Err(GatewayError::conflict("SERVICE_IS_NOT_TRAINABLE", message));
     }
     let (mut parts, body) = request.into_parts();
@@ -239,13 +239,15 @@ async fn fit(
 ) -> Result<Json<JobData>, GatewayError> {
     let gateway = &*gateway;
     let service = service(gateway, caller, Permission::Write, &path)?;
-    let Some(derived) = gateway.jobs.derived().get(service.id) else {
+    let derived = gateway.jobs.derived().get(service.id);
+    if derived.is_none() && !service.trains_like_platform() {
         let message = format!(
             "`{}` was not derived from a trainable service; POST …/derived creates one that can be trained",
             service.label()
         );
         return Err(GatewayError::conflict("SERVICE_IS_NOT_DERIVED", message));
-    };
+    }
+    let base = derived.map_or(service.id, |derived| derived.is.base);
     // A training stores a package and runs a model.
     let limit = gateway.limit(service.owner);
     limit.map_err(|error| gateway.refusal(service.owner, error))?;
@@ -254,12 +256,10 @@ async fn fit(
     let asked: FitRequest = serde_json::from_slice(&body).map_err(|error| invalid_body(&error))?;
     let config = match (asked.config.filter(|it| !it.is_null()), asked.config_id) {
         (Some(config), None) => config_text(config)?,
-        (None, Some(id)) => stored_config(gateway, &service, derived.is.base, id).await?,
+        (None, Some(id)) => stored_config(gateway, &service, base, id).await?,
         (None, None) => return Err(config_count_error("neither")),
         (Some(_), Some(_)) => return Err(config_count_error("both")),
     };
-    let mut options = FitOptions::read_text(&config)?;
-    choose_model(gateway, &service, &mut options).await?;
     let dataset = gateway
         .jobs
         .store()
@@ -268,18 +268,22 @@ async fn fit(
     let dataset = dataset.filter(|found| found.is.account == service.owner);
     let dataset =
         dataset.ok_or_else(|| GatewayError::no_entity("dataset", &asked.dataset_id.to_string()))?;
-    check_base(
-        gateway,
-        (derived.is.base_owner, derived.is.base),
-        &dataset,
-        &options,
-    )?;
+    let trainer = trainer_of(gateway, &service);
+    // The configuration of a service of the platform's SDKs is its own.
+    let config = if trainer.as_ref().is_some_and(|it| it.trains_like_platform()) {
+        config
+    } else {
+        let mut options = FitOptions::read_text(&config)?;
+        choose_model(gateway, &service, &mut options).await?;
+        check_base(trainer.as_deref(), &dataset, &options)?;
+        options.to_json().to_string()
+    };
     let job = NewJob {
         account: service.owner,
         service: service.id,
         service_name: service.name.clone(),
         dataset: dataset.id,
-        config: options.to_json().to_string(),
+        config,
     };
     match gateway
         .jobs
@@ -338,13 +342,11 @@ fn inherited(config: &str) -> String {
 
 /// Checks the base service now, to report errors early.
 fn check_base(
-    gateway: &Gateway,
-    (owner, base): (AccountId, i64),
+    base: Option<&Service>,
     dataset: &Dataset,
     options: &FitOptions,
 ) -> Result<(), GatewayError> {
-    let found = gateway.services.find(owner, &base.to_string());
-    let Some(device) = found.as_ref().and_then(|found| found.device()) else {
+    let Some(device) = base.and_then(Service::device) else {
         // The base may be served again by the time the job runs; otherwise the job fails.
         return Ok(());
     };

@@ -11,14 +11,11 @@ use super::super::deadline::CallDeadline;
 use super::super::events::DONE;
 use super::super::{Answer, Body, CallError, Chunks, Request};
 use super::Attached;
-use super::message::{self, AnsweredPayload, RequestContent, bad_answer, failed};
+use super::message::{self, AnsweredPayload, OTHER_KIND, RequestContent, bad_answer, failed};
 use crate::account::AccountId;
 use pkgtool_gate::host::{CallEvent, InstanceCall, RemoteInstance};
 use pkgtool_gate::protocol::service_to_gate_proto::Body as Sent;
 use pkgtool_gate::protocol::{PartialPredictResponseProto, PredictResponseProto, code};
-
-/// The message for an answer that does not belong to its request.
-const OTHER_KIND: &str = "the worker's answer is of another kind than the request";
 
 /// The media type of server-sent events.
 const EVENTS: &str = "text/event-stream";

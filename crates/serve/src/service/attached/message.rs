@@ -17,6 +17,9 @@ use pkgtool_gate::protocol::{
     SimpleStatusProto, payload_proto,
 };
 
+/// The message for an answer that does not belong to its request.
+pub(super) const OTHER_KIND: &str = "the worker's answer is of another kind than the request";
+
 /// The media type of JSON.
 const JSON: &str = "application/json";
 /// The media type of bytes of an unknown kind.
@@ -75,17 +78,11 @@ pub(super) fn asks(
     is_streamed: bool,
     instance: &RemoteInstance,
 ) -> (Asks, HashMap<String, String>) {
-    let data = Some(PayloadProto {
-        data_type: content.data_type.clone(),
-        body: Some(payload_body(content.body.clone())),
-    });
+    let data = Some(payload(content.body.clone(), content.data_type.clone()));
     // The platform's SDKs parse a config in every request.
     let default = instance.is_of_platform().then_some(NO_CONFIG);
     let config = content.config.as_deref().or(default);
-    let config = config.map(|config| PayloadProto {
-        data_type: None,
-        body: Some(payload_proto::Body::Json(config.to_owned())),
-    });
+    let config = config.map(|config| payload(config.to_owned().into(), None));
     let asks = if is_streamed {
         Asks::PartialPredict(PartialPredictRequestProto {
             data,
@@ -99,6 +96,14 @@ pub(super) fn asks(
     let accept = content.accept.as_ref().filter(|accept| *accept != "*/*");
     let headers = accept.map(|accept| (ACCEPT.to_owned(), accept.clone()));
     (asks, headers.into_iter().collect())
+}
+
+/// Returns a payload of text as `json`, of everything else as bytes.
+pub(crate) fn payload(body: Bytes, data_type: Option<String>) -> PayloadProto {
+    PayloadProto {
+        data_type,
+        body: Some(payload_body(body)),
+    }
 }
 
 /// Text goes as `json`, everything else as bytes.
@@ -234,10 +239,7 @@ pub(crate) fn answer_payload(content_type: &str, body: Bytes) -> PayloadProto {
     let essence = content_type.split(';').next().unwrap_or_default();
     let is_json = essence.trim().eq_ignore_ascii_case(JSON);
     match payload_body(body) {
-        payload_proto::Body::Json(text) if is_json => PayloadProto {
-            data_type: None,
-            body: Some(payload_proto::Body::Json(text)),
-        },
+        payload_proto::Body::Json(text) if is_json => payload(text.into(), None),
         other => PayloadProto {
             data_type: Some(content_type.to_owned()),
             body: Some(payload_proto::Body::Protobuf(match other {

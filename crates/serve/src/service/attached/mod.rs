@@ -6,6 +6,7 @@
 //! it runs again.
 
 mod call;
+mod fit;
 mod message;
 mod services;
 
@@ -22,7 +23,8 @@ use super::turns::ResourceTurns;
 use crate::account::AccountId;
 use crate::database::Timestamp;
 pub(crate) use call::{AttachedCall, label};
-pub(crate) use message::{answer_payload, request_of};
+pub use fit::FittedAway;
+pub(crate) use message::{answer_payload, payload, request_of};
 use pkgtool_gate::host::{InstanceCall, InstanceState, RemoteInstance};
 use pkgtool_gate::instance::Asks;
 pub use services::AttachedServices;
