@@ -216,6 +216,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
         &[
             "serve/service",
             "serve/task",
+            "serve/train",
             "serve/account",
             "serve/database",
         ],

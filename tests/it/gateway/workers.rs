@@ -244,8 +244,16 @@ fn workers(gateway: &Gateway) -> Vec<Value> {
     serde_json::from_str(&listed.stdout).expect("a list")
 }
 
+/// Waits until so many instances of services are attached.
 fn until_attached(gateway: &Gateway, count: usize) {
-    gateway.until(|| workers(gateway).len() == count);
+    gateway.until(|| instances(gateway).len() == count);
+}
+
+/// Returns the workers without the machines that take packages.
+fn instances(gateway: &Gateway) -> Vec<Value> {
+    let mut workers = workers(gateway);
+    workers.retain(|worker| worker["service"] != "*");
+    workers
 }
 
 #[test]
@@ -801,9 +809,25 @@ fn machines_without_packages_get_those_of_the_gateway() {
     std::fs::write(&config, format!("{text}\n")).expect("a config");
     gateway.until(|| {
         answers(1);
-        versions(&cache) == 2 && workers(&gateway).len() == 1
+        versions(&cache) == 2 && instances(&gateway).len() == 1
     });
     answers(3);
+    // A machine is listed, and drained with its services.
+    let listed = workers(&gateway);
+    assert_eq!(
+        (listed.len(), &listed[0]["service"]),
+        (2, &json!("*")),
+        "{listed:?}"
+    );
+    let machine = listed[0]["id"].to_string();
+    for (operation, state) in [("drain", "draining"), ("resume", "serving")] {
+        gateway
+            .ask(&["workers", operation, &machine])
+            .expect_code(0);
+        let listed = workers(&gateway);
+        assert!(listed.iter().all(|it| it["state"] == state), "{listed:?}");
+    }
+    answers(1);
     // The process is killed, and finds the package in its cache.
     drop(first);
     until_attached(&gateway, 0);
@@ -959,7 +983,7 @@ const ON_WORKERS_TOO: [&str; 7] = [
     "gateway::streams::",
     "gateway::texts::",
     "gateway::pictures::",
-    "gateway::training::sequence::",
+    "gateway::training::",
 ];
 
 /// Tests of the engine in the server, or of accounts whose packages no worker has.

@@ -247,7 +247,8 @@ impl Gateway {
         });
         self.until(|| {
             let attached = self.get("/api/mlpgateway/account/local/worker").json();
-            attached.as_array().map_or(0, Vec::len) == served
+            // The machine is listed, too.
+            attached.as_array().map_or(0, Vec::len) == served + 1
         });
     }
 

@@ -51,13 +51,13 @@ const MAX_SERVICES: usize = 1000;
 pub struct TrainedServices {
     packages: PackageOptions,
     folder: PathBuf,
-    attached: Mutex<AttachedServices>,
+    attached: Mutex<TrainedInstances>,
     /// One training runs at a time.
     turn: Semaphore,
 }
 
 #[derive(Default)]
-struct AttachedServices {
+struct TrainedInstances {
     all: BTreeMap<TrainedKey, (AttachedPackage, AttachedRecord)>,
     /// Instances that finish their requests.
     endings: JoinSet<()>,
@@ -318,11 +318,11 @@ fn content(asked: &FitRequestProto) -> Result<(Bytes, String), ApiErrorProto> {
 /// Returns the rows of texts and their labels in the types of the platform's SDKs.
 fn rows(texts: &[u8], labels: &[u8]) -> Result<Bytes, Refusal> {
     #[derive(Deserialize)]
-    struct Texts {
+    struct TextsCollection {
         texts: Vec<String>,
     }
     #[derive(Deserialize)]
-    struct Labels {
+    struct ItemsCollection {
         items_list: Vec<Items>,
     }
     #[derive(Deserialize)]
@@ -336,10 +336,10 @@ fn rows(texts: &[u8], labels: &[u8]) -> Result<Bytes, Refusal> {
     let invalid = |name: &str, form: &str, error: &dyn std::fmt::Display| {
         Refusal::at(name, format!("expected {form}: {error}"))
     };
-    let texts: Texts = serde_json::from_slice(texts)
+    let texts: TextsCollection = serde_json::from_slice(texts)
         .map_err(|error| invalid("trainData", "{\"texts\": [\"…\"]}", &error))?;
     let form = "{\"items_list\": [{\"items\": [{\"value\": \"…\"}]}]}";
-    let labels: Labels =
+    let labels: ItemsCollection =
         serde_json::from_slice(labels).map_err(|error| invalid("targetsData", form, &error))?;
     let (texts, labels) = (texts.texts, labels.items_list);
     if texts.len() != labels.len() {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::dataset::{ContentKind, DatasetLimits, RowError, Rows};
 use super::embed::DatasetReader;
-use super::jobs::{JobsOptions, MAX_SERVE_WAIT, MAX_TRAINING_ATTEMPTS};
+use super::jobs_options::{JobsOptions, MAX_SERVE_WAIT, MAX_TRAINING_ATTEMPTS};
 use super::progress::TrainingProgress;
 use super::record::{Dataset, Derived, Job, JobState};
 use crate::account::{AccountError, Accounts, WorkerToken};

@@ -14,21 +14,20 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::away::{AwayTraining, JobTokens};
-use super::cache::CacheDirectory;
 use super::dataset::DatasetLimits;
 use super::derived::DerivedServices;
-use super::embed::DatasetReader;
 use super::error::TrainError;
+use super::jobs_options::{JobsOptions, MAX_SERVE_WAIT, MAX_TRAINING_ATTEMPTS};
 use super::options::FitOptions;
 use super::package::model_token;
 use super::progress::TrainingProgress;
-use super::record::{Dataset, Derived, Job, JobId, JobState};
+use super::record::{Derived, Job, JobId, JobState};
 use super::store::TrainingStore;
 use super::trainer::{Trained, Training};
-use crate::account::{AccountId, Accounts};
+use crate::account::AccountId;
 use crate::database::{DatabaseResult, Timestamp, make_directory};
 use crate::service::{
-    CallError, Catalog, Device, PackageDirectory, Service, ServiceKind, strip_directories,
+    CallError, Device, PackageDirectory, Service, ServiceKind, strip_directories,
 };
 
 /// Interval between checks for waiting jobs when no wakeup arrives.
@@ -37,52 +36,8 @@ const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Interval between updates of a job's stored progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Maximum time from publishing a package until it is served.
-pub(super) const MAX_SERVE_WAIT: Duration = Duration::from_mins(2);
-
-/// Maximum number of attempts of a training whose base model is replaced meanwhile, or whose worker leaves.
-pub(super) const MAX_TRAINING_ATTEMPTS: u32 = 3;
-
 /// Directory of packages in progress.
 const IN_PROGRESS_DIRECTORY: &str = "making";
-
-/// Finds a service by its owner and its name or number.
-pub type FindService = Box<dyn Fn(AccountId, &str) -> Option<Arc<Service>> + Send + Sync>;
-
-/// Opens the content of a dataset.
-pub type OpenDataset = Box<
-    dyn Fn(Dataset) -> std::pin::Pin<Box<dyn Future<Output = Result<DatasetReader, String>> + Send>>
-        + Send
-        + Sync,
->;
-
-/// Dependencies and settings of the training jobs.
-pub struct JobsOptions {
-    /// The store of jobs.
-    pub store: Arc<dyn TrainingStore>,
-    /// Table of derived services.
-    pub derived: Arc<DerivedServices>,
-    /// Accounts, for the tokens of workers that attach what they trained.
-    pub accounts: Arc<Accounts>,
-    /// Finds services.
-    pub find: FindService,
-    /// Opens datasets.
-    pub open: OpenDataset,
-    /// The catalog that serves the results.
-    pub catalog: Arc<Catalog>,
-    /// Directory of the results, with a subdirectory per account, named by its number.
-    pub directory: PathBuf,
-    /// The cache of embedding vectors.
-    pub cache: CacheDirectory,
-    /// Limits on datasets.
-    pub bounds: DatasetLimits,
-    /// Maximum memory of a dataset's vectors, in bytes.
-    pub memory: u64,
-    /// Maximum number of jobs running at the same time.
-    pub running: usize,
-    /// Maximum number of attempts of a job that server stops interrupt.
-    pub attempts: u32,
-}
 
 /// The training jobs of a server.
 pub struct Jobs {

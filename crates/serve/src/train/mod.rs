@@ -19,6 +19,7 @@ mod embed;
 mod error;
 mod fitting;
 mod jobs;
+mod jobs_options;
 mod options;
 mod package;
 mod progress;
@@ -32,7 +33,8 @@ pub use cache::CacheDirectory;
 pub use derived::DerivedServices;
 pub use embed::DatasetReader;
 pub use error::TrainError;
-pub use jobs::{FindService, Jobs, JobsOptions, OpenDataset, directory_of, package_directory};
+pub use jobs::{Jobs, directory_of, package_directory};
+pub use jobs_options::{FindService, JobsOptions, OpenDataset};
 pub use options::{ClassWeights, FitMethod, FitOptions};
 pub use progress::TrainingProgress;
 pub use record::{

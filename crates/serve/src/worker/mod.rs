@@ -99,7 +99,7 @@ struct WorkerInstance {
     token: WorkerToken,
 }
 
-/// An attached instance, for operators.
+/// An attached instance or a machine that takes packages, for operators.
 #[derive(Debug, Clone)]
 pub struct WorkerInfo {
     /// Its number.
@@ -108,7 +108,7 @@ pub struct WorkerInfo {
     pub account: AccountId,
     /// That account's name.
     pub account_name: String,
-    /// Its service.
+    /// Its service; [`ANY_SERVICE`] for a machine, whose instances have lines of their own.
     pub service: String,
     /// Name of its token.
     pub token: String,
@@ -168,31 +168,72 @@ impl Workers {
         &self.options.attached
     }
 
-    /// Returns all attached instances, in the order in which they attached.
+    /// Returns all attached instances and machines, in the order in which they attached.
     pub fn list(&self) -> Vec<WorkerInfo> {
-        let mut all: Vec<_> = self.instances().values().cloned().collect();
-        all.sort_by_key(|it| it.instance.number);
-        all.into_iter().map(WorkerInfo::from).collect()
+        let mut all: Vec<WorkerInfo> = self.machines();
+        let instances = self.instances();
+        all.extend(instances.values().cloned().map(WorkerInfo::from));
+        all.sort_by_key(|it| it.number);
+        all
     }
 
-    /// Sends an instance of an account no more requests, or sends it requests again. Returns `None` if it is not
-    /// attached.
+    /// Returns the machines that take packages.
+    fn machines(&self) -> Vec<WorkerInfo> {
+        let accounts = self.options.directory.snapshot();
+        let pool = self.pool();
+        let machines = pool.machines().map(|(instance, token)| {
+            let account = accounts.by_id(token.account);
+            let account = account.map(|account| account.name.clone());
+            let service = (
+                token.account,
+                account.unwrap_or_default(),
+                ANY_SERVICE.to_owned(),
+            );
+            WorkerInfo::of(instance, token.name.clone(), service)
+        });
+        machines.collect()
+    }
+
+    /// Sends an instance of an account, or all instances of a machine, no more requests, or sends them requests again.
+    /// Returns `None` if it is not attached.
     pub fn drain(&self, account: AccountId, number: u64, drain: bool) -> Option<WorkerInfo> {
         let found = self.instances().get(&number).cloned();
-        let found = found.filter(|it| it.service.named.owner == account)?;
-        let machine = machine(found.token.id, &found.instance);
+        let (instance, token) = match &found {
+            Some(found) => (Arc::clone(&found.instance), found.token.clone()),
+            None => self.pool().machine(number)?,
+        };
+        if token.account != account {
+            return None;
+        }
+        let machine = machine(token.id, &instance);
         let mut drained = self.drained();
         if !drain {
             drained.retain(|it| Some(it) != machine.as_ref());
         } else if drained.len() < MAX_DRAINED {
-            drained.extend(machine);
+            drained.extend(machine.clone());
         }
         drop(drained);
-        found.instance.drain(drain);
-        if !drain {
-            found.service.attached.resume();
+        instance.drain(drain);
+        let instances: Vec<WorkerInstance> = match found {
+            Some(found) => vec![found],
+            None => {
+                let is_of_it = |it: &&WorkerInstance| {
+                    machine.is_some() && self::machine(it.token.id, &it.instance) == machine
+                };
+                self.instances()
+                    .values()
+                    .filter(is_of_it)
+                    .cloned()
+                    .collect()
+            }
+        };
+        for it in instances {
+            it.instance.drain(drain);
+            if !drain {
+                it.service.attached.resume();
+            }
         }
-        Some(found.into())
+        self.list().into_iter().find(|it| it.number == number)
     }
 
     /// Adds services that have got a token, removes those that have none, and ends the connections of instances whose
@@ -299,29 +340,19 @@ impl WorkerService {
 }
 
 impl WorkerInfo {
-    /// Returns the name of its machine.
-    pub fn machine(&self) -> &str {
-        self.label
-            .rsplit_once('/')
-            .map_or(&self.label, |(machine, _)| machine)
-    }
-}
-
-impl From<WorkerInstance> for WorkerInfo {
-    fn from(it: WorkerInstance) -> Self {
-        let WorkerInstance {
-            instance,
-            service,
-            token,
-        } = it;
+    fn of(
+        instance: &RemoteInstance,
+        token: String,
+        (account, account_name, service): (AccountId, String, String),
+    ) -> Self {
         let activity = instance.activity();
         Self {
             number: instance.number,
-            account: service.named.owner,
-            account_name: service.named.owner_name,
-            service: service.named.name,
-            token: token.name,
-            label: crate::service::attached::label(&instance),
+            account,
+            account_name,
+            service,
+            token,
+            label: crate::service::attached::label(instance),
             image: instance
                 .arrival
                 .start
@@ -332,5 +363,20 @@ impl From<WorkerInstance> for WorkerInfo {
             attached: instance.since.elapsed(),
             activity,
         }
+    }
+
+    /// Returns the name of its machine.
+    pub fn machine(&self) -> &str {
+        self.label
+            .rsplit_once('/')
+            .map_or(&self.label, |(machine, _)| machine)
+    }
+}
+
+impl From<WorkerInstance> for WorkerInfo {
+    fn from(it: WorkerInstance) -> Self {
+        let named = it.service.named;
+        let service = (named.owner, named.owner_name, named.name);
+        Self::of(&it.instance, it.token.name, service)
     }
 }

@@ -75,6 +75,12 @@ impl MachinePool {
         self.machines.values().map(|it| (&it.instance, &it.token))
     }
 
+    /// Returns a machine by its number.
+    pub(super) fn machine(&self, number: u64) -> Option<(Arc<RemoteInstance>, WorkerToken)> {
+        let machine = self.machines.get(&number)?;
+        Some((Arc::clone(&machine.instance), machine.token.clone()))
+    }
+
     /// Returns what an instance with this token answers for.
     pub(super) fn placed(&self, token: &str) -> Option<&PlacedService> {
         self.tokens.get(token)

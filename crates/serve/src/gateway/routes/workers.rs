@@ -55,7 +55,7 @@ struct WorkerData {
     id: u64,
     /// Machine and number of the worker, as answers name it.
     name: String,
-    /// Its service.
+    /// Its service; `*` for a machine that takes packages, whose services have workers of their own.
     service: String,
     /// Name of its token.
     token: String,
