@@ -22,7 +22,7 @@ use super::package::{AttachedPackage, InstancePlace, PackageOptions};
 use super::{call_error, failed, refused};
 use crate::database::make_directory;
 use crate::service::attached::request_of;
-use crate::service::{CallError, Device, Refusal, Service};
+use crate::service::{CallError, Device, Refusal, Service, strip_directories};
 use crate::task::TaskFailure;
 use crate::train::dataset::{DatasetError, DatasetLimits, DatasetSummary, check};
 use crate::train::{FitOptions, TrainError, Trained, Training, TrainingProgress};
@@ -142,7 +142,8 @@ impl TrainedServices {
             .train(device, (dataset, &options), &target.model_name, parts)
             .await?;
         let place = self.folder.join(&folder);
-        self.publish(&trained, &place).map_err(broken)?;
+        self.publish(&trained, &place)
+            .map_err(|reason| self.broken(reason))?;
         if parts.may_attach_trained() && !target.auth_token.is_empty() {
             let record = AttachedRecord {
                 account: target.account_id,
@@ -150,7 +151,8 @@ impl TrainedServices {
                 token: target.auth_token,
                 folder,
             };
-            self.attach(record).await.map_err(broken)?;
+            let attached = self.attach(record).await;
+            attached.map_err(|reason| self.broken(reason))?;
         }
         Ok(Body::Fit(FitResponseProto {
             metrics: trained.metrics.to_string(),
@@ -169,7 +171,7 @@ impl TrainedServices {
         let summary = tokio::task::spawn_blocking(move || check(&reading[..], limits));
         let summary: DatasetSummary = summary
             .await
-            .map_err(|error| broken(error.to_string()))?
+            .map_err(|error| self.broken(error.to_string()))?
             .map_err(|error: DatasetError| refused(error.to_string()))?;
         let progress = TrainingProgress::default();
         let training = Training {
@@ -189,7 +191,7 @@ impl TrainedServices {
         let mut told = 0;
         loop {
             tokio::select! {
-                trained = &mut run => return trained.map_err(training_error),
+                trained = &mut run => return trained.map_err(|error| self.training_error(error)),
                 () = tokio::time::sleep(PROGRESS_INTERVAL) => {
                     let percentage = i32::from(progress.percentage());
                     if percentage != told {
@@ -199,6 +201,21 @@ impl TrainedServices {
                 }
             }
         }
+    }
+
+    fn training_error(&self, error: TrainError) -> ApiErrorProto {
+        match error {
+            TrainError::Model(error) => call_error(error),
+            TrainError::Package(_) | TrainError::Other(_) => self.broken(error.to_string()),
+            error => refused(error.to_string()),
+        }
+    }
+
+    /// Returns an error without the paths of this machine.
+    fn broken(&self, reason: String) -> ApiErrorProto {
+        tracing::error!(reason, "a training failed");
+        let message = strip_directories(reason, &self.folder);
+        failed(TaskFailure::new(500, "INTERNAL_ERROR", message), None)
     }
 
     /// Returns a folder that no other training of this process has.
@@ -407,16 +424,4 @@ fn remove(folder: &Path) {
 
 fn disk(path: &Path, error: &dyn std::fmt::Display) -> String {
     format!("{}: {error}", path.display())
-}
-
-fn training_error(error: TrainError) -> ApiErrorProto {
-    match error {
-        TrainError::Model(error) => call_error(error),
-        TrainError::Package(_) | TrainError::Other(_) => broken(error.to_string()),
-        error => refused(error.to_string()),
-    }
-}
-
-fn broken(message: String) -> ApiErrorProto {
-    failed(TaskFailure::new(500, "INTERNAL_ERROR", message), None)
 }

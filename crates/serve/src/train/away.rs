@@ -91,7 +91,9 @@ impl AwayTraining<'_> {
             format!("the worker `{worker}` trained the service, but did not attach it")
         })?;
         // Those of the last training finish their requests.
-        before.iter().for_each(|instance| instance.drain(true));
+        for instance in &before {
+            instance.drain(true);
+        }
         let (accounts, job) = (Arc::clone(&self.options.accounts), self.job.clone());
         tokio::spawn(async move {
             tokio::time::sleep(DRAIN_TIME).await;

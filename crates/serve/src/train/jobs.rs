@@ -21,7 +21,7 @@ use super::jobs_options::{JobsOptions, MAX_SERVE_WAIT, MAX_TRAINING_ATTEMPTS};
 use super::options::FitOptions;
 use super::package::model_token;
 use super::progress::TrainingProgress;
-use super::record::{Derived, Job, JobId, JobState};
+use super::record::{Dataset, Derived, Job, JobId, JobState};
 use super::store::TrainingStore;
 use super::trainer::{Trained, Training};
 use crate::account::AccountId;
@@ -355,6 +355,18 @@ async fn train_and_serve(
         return away.run(&trainer, workers).await;
     }
     let derived = derived.ok_or("the service is not a derived service")?;
+    let made = train(shared, job, (&derived, &dataset), progress).await?;
+    serve(shared, &derived, made).await
+}
+
+/// Trains on a model of this server.
+async fn train(
+    shared: &SharedJobs,
+    job: &Job,
+    (derived, dataset): (&Derived, &Dataset),
+    progress: &TrainingProgress,
+) -> Result<Trained, String> {
+    let options = &shared.options;
     let fit = FitOptions::read_text(&job.is.config).map_err(|refusal| refusal.message)?;
     let aside = options
         .directory
@@ -362,8 +374,8 @@ async fn train_and_serve(
         .join(job.id.0.to_string());
     let mut times = 0;
     let name = model_token(&derived.is.name);
-    let trained = loop {
-        let device = base_model(shared, &derived)?;
+    loop {
+        let device = base_model(shared, derived)?;
         // Files of an earlier attempt.
         let _ = std::fs::remove_dir_all(&aside);
         let source = (options.open)(dataset.clone()).await?;
@@ -381,7 +393,7 @@ async fn train_and_serve(
         };
         times += 1;
         match training.run(source).await {
-            Ok(trained) => break trained,
+            Ok(trained) => return Ok(trained),
             Err(TrainError::Model(CallError::Stopped)) if times < MAX_TRAINING_ATTEMPTS => {
                 tracing::info!(
                     job = job.id.0,
@@ -390,8 +402,7 @@ async fn train_and_serve(
             }
             Err(error) => return Err(error.to_string()),
         }
-    };
-    serve(shared, &derived, trained).await
+    }
 }
 
 /// Returns the base of a derived service.

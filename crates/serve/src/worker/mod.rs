@@ -214,19 +214,7 @@ impl Workers {
         }
         drop(drained);
         instance.drain(drain);
-        let instances: Vec<WorkerInstance> = match found {
-            Some(found) => vec![found],
-            None => {
-                let is_of_it = |it: &&WorkerInstance| {
-                    machine.is_some() && self::machine(it.token.id, &it.instance) == machine
-                };
-                self.instances()
-                    .values()
-                    .filter(is_of_it)
-                    .cloned()
-                    .collect()
-            }
-        };
+        let instances = found.map_or_else(|| self.instances_of(machine.as_ref()), |it| vec![it]);
         for it in instances {
             it.instance.drain(drain);
             if !drain {
@@ -234,6 +222,18 @@ impl Workers {
             }
         }
         self.list().into_iter().find(|it| it.number == number)
+    }
+
+    /// Returns the instances on a machine.
+    fn instances_of(&self, of: Option<&(i64, String)>) -> Vec<WorkerInstance> {
+        let is_of_it = |it: &&WorkerInstance| {
+            of.is_some() && machine(it.token.id, &it.instance).as_ref() == of
+        };
+        self.instances()
+            .values()
+            .filter(is_of_it)
+            .cloned()
+            .collect()
     }
 
     /// Adds services that have got a token, removes those that have none, and ends the connections of instances whose
