@@ -71,7 +71,7 @@ def main():
         for done in (0, 50, 100):
             send(number, fitStatus=messages.FitStatusProto(percentage=done))
         if "break" in texts:
-            send(number, error=messages.ApiErrorProto(code="NO_LUCK", message="cannot learn this", status=400))
+            send(number, error=messages.ApiErrorProto(code="NO_LUCK", message="no luck", status=400, args={"message": texts[0]}))
             return
         if "leave" in texts:
             os._exit(0)
@@ -83,7 +83,7 @@ def main():
                 "dirs": [asked.modelDir, asked.previousModelDir],
                 "target": asked.targetServiceInfo.modelName,
                 "token": asked.targetServiceInfo.authToken,
-                "dataset": asked.datasetInfo.name,
+                "dataset": [asked.datasetInfo.name, asked.datasetInfo.type],
             }
         )
         send(number, fit=messages.FitResponseProto())

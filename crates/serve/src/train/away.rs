@@ -2,6 +2,7 @@
 //!
 //! Invariant: at most one worker has a job. The token of a job that fails is revoked.
 
+use std::fmt::Write as _;
 use std::io::Read as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -154,17 +155,18 @@ impl AwayTraining<'_> {
                     );
                     tokio::time::sleep(RETRY_DELAY).await;
                 }
-                Err(error) => return Err(error.to_string()),
+                Err(error) => return Err(reason(&error)),
             }
         }
     }
 
+    /// Returns the message to a worker.
     fn request(
         &self,
         (sent, previous, secret): (&SentDataset, &str, &str),
         instance: &RemoteInstance,
     ) -> FitRequestProto {
-        let job = &self.job.is;
+        let (job, dataset) = (&self.job.is, &self.dataset.is);
         let attaches = instance.attaches_trained();
         let (train_data, targets_data) = match &sent.collections {
             Some((texts, labels)) if !attaches => (texts.clone(), Some(labels.clone())),
@@ -188,10 +190,10 @@ impl AwayTraining<'_> {
                 ..ServiceInfoProto::default()
             }),
             dataset_info: Some(DatasetInfoProto {
-                account_id: self.dataset.is.account.0,
+                account_id: dataset.account.0,
                 dataset_id: self.dataset.id.0,
-                name: self.dataset.is.name.clone(),
-                r#type: self.dataset.is.data_type.clone(),
+                name: filled(&dataset.name, &dataset.file_name),
+                r#type: filled(&dataset.data_type, dataset.format.name()),
             }),
         }
     }
@@ -206,6 +208,25 @@ impl AwayTraining<'_> {
         metrics.insert("modelDir".to_owned(), json!(model_directory(self.job)));
         Value::Object(metrics).to_string()
     }
+}
+
+/// Returns the first of two texts that is not empty. The platform's SDKs demand one.
+fn filled(text: &str, other: &str) -> String {
+    let texts = [text, other, "dataset"].into_iter();
+    let mut filled = texts.filter(|text| !text.is_empty());
+    filled.next().unwrap_or_default().to_owned()
+}
+
+/// Returns the reason of a failure, with what a worker adds to its message.
+fn reason(error: &CallError) -> String {
+    let mut reason = error.to_string();
+    if let CallError::Instance { args, .. } = error {
+        for (name, value) in args {
+            // Writing to a string cannot fail.
+            let _ = write!(reason, "; {name}: {value}");
+        }
+    }
+    reason
 }
 
 /// Returns the folder of a job's result, in the storage of the worker.

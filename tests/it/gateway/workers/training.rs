@@ -61,11 +61,14 @@ fn a_service_in_python_learns_through_the_gateway() {
         dirs.push(job["metrics"]["modelDir"].clone());
         let broken = uploaded(&gateway, "broken", "text,label\nbreak,pet\nred,color\n");
         let job = fit(&gateway, "echo", broken, &json!({}));
-        fails(&gateway, job, "cannot learn this");
+        fails(&gateway, job, "no luck; message: break");
     }
     derived(&gateway, "echo", "tuned");
     let several = "text,labels\na cat,pet|small\nred,\n";
-    let several = uploaded(&gateway, "several", several);
+    // It has no type of its own.
+    let several = gateway.post(&format!("{BASE}/dataset/raw?name=several"), several);
+    let several = several.expect(200).json()["id"]["datasetId"].as_i64();
+    let several = several.expect("a number");
     let job = fit(&gateway, "tuned", several, &json!({}));
     succeeded(&gateway, job);
     // The platform's SDKs attach nothing: the owner of the service does.
@@ -81,11 +84,12 @@ fn a_service_in_python_learns_through_the_gateway() {
         "dirs": [dirs[0], ""],
         "target": "echo",
         "token": "",
-        "dataset": "pets",
+        "dataset": ["pets", "text"],
     });
     assert_eq!(learned[0], first);
     assert_eq!(learned[2]["dirs"], json!([dirs[2], dirs[1]]));
     assert_eq!(learned[3]["target"], "tuned");
+    assert_eq!(learned[3]["dataset"], json!(["several", "csv"]));
     assert_eq!(learned[3]["labels"], json!([["pet", "small"], []]));
     // A worker that leaves has three tries, here of the same one.
     let leaves = uploaded(&gateway, "leaves", "text,label\nleave,pet\nred,color\n");
