@@ -52,6 +52,8 @@ pub enum EnvironmentPiece {
     Playwright,
     /// The program of Chromium.
     Chromium,
+    /// The directory of PostgreSQL's programs.
+    Postgres,
 }
 
 impl EnvironmentPiece {
@@ -74,6 +76,7 @@ impl EnvironmentPiece {
             Self::OpenAiNode => "openai-node",
             Self::Playwright => "playwright",
             Self::Chromium => "chromium",
+            Self::Postgres => "postgres",
             Self::Http => "http",
             Self::Grpc => "grpc",
             Self::Java => "java",
@@ -99,6 +102,7 @@ impl EnvironmentPiece {
             Self::OpenAiNode => "PKGTOOL_TEST_OPENAI_NODE",
             Self::Playwright => "PKGTOOL_TEST_PLAYWRIGHT",
             Self::Chromium => "PKGTOOL_TEST_CHROMIUM",
+            Self::Postgres => "PKGTOOL_TEST_POSTGRES",
             Self::Http => "PKGTOOL_TEST_HTTP",
             Self::Grpc => "PKGTOOL_TEST_GRPC",
             Self::Java => "PKGTOOL_TEST_JAVA",

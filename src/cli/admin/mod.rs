@@ -36,7 +36,7 @@ pub(super) fn run(command: &AdminCommand) -> Result<Exit, Failure> {
 /// one.
 fn data(place: &DataDirectoryArgs) -> Result<std::path::PathBuf, Failure> {
     let directory = place.directory()?;
-    let DatabaseUrl::Sqlite(file) = DatabaseUrl::in_directory(&directory);
+    let file = DatabaseUrl::file_in(&directory);
     if file.is_file() {
         return Ok(directory);
     }

@@ -8,14 +8,23 @@ use pkgtool_serve::account::{
 };
 use pkgtool_serve::database::{Day, Timestamp};
 
+use pkgtool_serve::task::Stores;
+
 use super::{NOW, block_on, open};
+use crate::support::postgres::fresh_database;
 
 const LATER: Timestamp = Timestamp(2_000);
 
 /// Runs a scenario on every store.
 fn of_every_store<F: Future<Output = ()>>(story: impl Fn(Arc<dyn AccountStore>) -> F) {
     let directory = tempfile::tempdir().expect("a directory");
-    block_on(async { story(open(directory.path()).await).await });
+    block_on(async {
+        story(open(directory.path()).await).await;
+        if let Some(url) = fresh_database("stories of accounts") {
+            let stores = Stores::open(&url).await.expect("it opens");
+            story(stores.accounts().await.expect("it opens")).await;
+        }
+    });
 }
 
 fn new_key(account: AccountId, name: &str, hash: u8) -> NewKey {

@@ -3,6 +3,7 @@
 mod full_disk;
 mod locked;
 mod migration;
+mod records;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -24,6 +24,8 @@ pub(crate) mod loading;
 pub(crate) mod onnx;
 #[cfg(feature = "run")]
 pub(crate) mod other_inputs;
+#[cfg(all(feature = "serve", unix))]
+pub(crate) mod postgres;
 pub(crate) mod repository;
 pub(crate) mod run;
 #[cfg(feature = "serve")]

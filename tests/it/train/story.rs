@@ -12,6 +12,7 @@ use pkgtool_serve::train::{
 };
 
 use super::memory::MemoryTraining;
+use crate::support::postgres::fresh_database;
 use crate::task::{accounts, block_on};
 
 const NOW: Timestamp = Timestamp(1_000);
@@ -22,25 +23,34 @@ const TWO: AccountId = AccountId(2);
 /// Runs a scenario on every store; accounts 1 and 2 have the services 1 to 4.
 fn of_every_store<F: Future<Output = ()>>(story: impl Fn(Arc<dyn TrainingStore>) -> F) {
     let directory = tempfile::tempdir().expect("a directory");
+    let urls = [DatabaseUrl::in_directory(directory.path())].into_iter();
     block_on(async {
-        let url = DatabaseUrl::in_directory(directory.path());
-        let stores = Stores::open(&url).await.expect("it opens");
-        let made = accounts(&stores).await;
-        for name in ["one", "two"] {
-            made.create(name, 10, NOW).await.expect("it is new");
-        }
-        let numbers = stores.accounts().await.expect("it opens");
-        for name in ["a", "b", "c", "d"] {
-            numbers.service_number(ONE, name).await.expect("it works");
-        }
-        story(stores.training().await.expect("it opens")).await;
-        // The third process still sees the data of the first.
-        for _ in 0..2 {
-            let again = Stores::open(&url).await.expect("it opens");
-            again.training().await.expect("it opens");
+        for url in urls.chain(fresh_database("stories of trainings")) {
+            of_database(&url, &story).await;
         }
         story(Arc::new(MemoryTraining::default())).await;
     });
+}
+
+async fn of_database<F: Future<Output = ()>>(
+    url: &DatabaseUrl,
+    story: impl Fn(Arc<dyn TrainingStore>) -> F,
+) {
+    let stores = Stores::open(url).await.expect("it opens");
+    let made = accounts(&stores).await;
+    for name in ["one", "two"] {
+        made.create(name, 10, NOW).await.expect("it is new");
+    }
+    let numbers = stores.accounts().await.expect("it opens");
+    for name in ["a", "b", "c", "d"] {
+        numbers.service_number(ONE, name).await.expect("it works");
+    }
+    story(stores.training().await.expect("it opens")).await;
+    // The third process still sees the data of the first.
+    for _ in 0..2 {
+        let again = Stores::open(url).await.expect("it opens");
+        again.training().await.expect("it opens");
+    }
 }
 
 fn dataset(account: AccountId, name: &str) -> NewDataset {

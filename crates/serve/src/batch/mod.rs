@@ -7,7 +7,7 @@
 
 mod input;
 mod record;
-mod sqlite;
+mod sql;
 mod store;
 
 pub(crate) use input::{InputLimits, InputLine, InputLines, LineRequest, check};
@@ -15,5 +15,5 @@ pub use record::{
     BatchEndpoint, BatchId, BatchState, FilePurpose, LineFault, LineOutcome, NewBatch, NewFile,
     StoredBatch, StoredFile, StoredFileId,
 };
-pub(crate) use sqlite::SqliteBatches;
+pub(crate) use sql::SqlBatches;
 pub use store::{BatchCreation, BatchStore, FileDeletion, FileTotals, ListPage};

@@ -54,6 +54,14 @@ pub enum DatabaseError {
         /// The database's file.
         path: String,
     },
+    /// The database cannot be reached, or the connection was cut.
+    #[error("{path}: the database does not answer ({reason}); try again")]
+    Away {
+        /// The database.
+        path: String,
+        /// The reason.
+        reason: String,
+    },
     /// Any other error.
     #[error("{path}: {reason}")]
     Other {

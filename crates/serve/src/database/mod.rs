@@ -2,12 +2,15 @@
 //!
 //! The module knows nothing of the stored data.
 
+mod blocking;
 mod calendar;
 mod directory;
 mod error;
 mod lock;
+pub(crate) mod postgres;
 mod retention;
 mod space;
+pub(crate) mod sql;
 pub(crate) mod sqlite;
 mod timestamp;
 mod url;

@@ -8,13 +8,15 @@ use std::str::FromStr;
 const DEFAULT_FILE: &str = "pkgtool.db";
 
 /// The supported forms of URLs. Each corresponds to a variant of [`DatabaseUrl`].
-const SUPPORTED_FORMS: [&str; 1] = ["sqlite:FILE"];
+const SUPPORTED_FORMS: [&str; 2] = ["sqlite:FILE", "postgres://USER:PASSWORD@HOST/DATABASE"];
 
 /// The kind and location of a database.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum DatabaseUrl {
     /// The file of an SQLite database.
     Sqlite(PathBuf),
+    /// The URL of a PostgreSQL database, which may contain a password.
+    Postgres(String),
 }
 
 /// The text is not a database URL. Only the scheme is shown: the rest may contain a password.
@@ -37,11 +39,16 @@ pub enum DatabaseUrlError {
 impl DatabaseUrl {
     /// Returns the database of a data directory.
     pub fn in_directory(directory: &Path) -> Self {
-        Self::Sqlite(directory.join(DEFAULT_FILE))
+        Self::Sqlite(Self::file_in(directory))
+    }
+
+    /// Returns the file of the database of a data directory.
+    pub fn file_in(directory: &Path) -> PathBuf {
+        directory.join(DEFAULT_FILE)
     }
 }
 
-/// Accepted: `sqlite:FILE`, `sqlite://FILE`, or a path, which is an SQLite file.
+/// Accepted: `sqlite:FILE`, `sqlite://FILE`, or a path, which is an SQLite file; `postgres://…` and `postgresql://…`.
 impl FromStr for DatabaseUrl {
     type Err = DatabaseUrlError;
 
@@ -52,6 +59,9 @@ impl FromStr for DatabaseUrl {
                 return Err(DatabaseUrlError::Parameters);
             }
             Some(("sqlite", rest)) => rest.strip_prefix("//").unwrap_or(rest),
+            Some(("postgres" | "postgresql", rest)) if rest.starts_with("//") => {
+                return Ok(Self::Postgres(text.to_owned()));
+            }
             Some((other, _)) => {
                 return Err(DatabaseUrlError::Scheme {
                     scheme: other.to_owned(),
@@ -69,8 +79,23 @@ impl fmt::Display for DatabaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(file) => write!(f, "sqlite:{}", file.display()),
+            Self::Postgres(url) => f.write_str(&without_password(url)),
         }
     }
+}
+
+impl fmt::Debug for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DatabaseUrl({self})")
+    }
+}
+
+/// Returns the hosts and the name of a database.
+pub(super) fn without_password(url: &str) -> String {
+    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
+    let rest = rest.split('?').next().unwrap_or_default();
+    let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
+    format!("postgres://{place}")
 }
 
 /// Splits a text into its scheme and the rest. A single letter is a drive, not a scheme.
@@ -104,8 +129,25 @@ mod tests {
     }
 
     #[test]
+    fn passwords_are_not_shown() {
+        for (text, place) in [
+            (
+                "postgres://user:se@cret@db.example.org:5433/a?sslmode=require",
+                "db.example.org:5433/a",
+            ),
+            ("postgresql://localhost/a", "localhost/a"),
+            ("postgres:///a?host=/run&password=secret", "/a"),
+        ] {
+            let url: DatabaseUrl = text.parse().expect(text);
+            assert_eq!(url, DatabaseUrl::Postgres(text.to_owned()));
+            assert_eq!(url.to_string(), format!("postgres://{place}"));
+            assert!(!format!("{url:?}").contains("secret"));
+        }
+    }
+
+    #[test]
     fn what_is_not_known_is_refused_with_what_is() {
-        for text in ["postgres://user:secret@host/a", "mysql:a", "sqlite3:a.db"] {
+        for text in ["mysql://user:secret@host/a", "postgres:a", "sqlite3:a.db"] {
             let error = text.parse::<DatabaseUrl>().expect_err(text).to_string();
             let scheme = text.split(':').next().expect("it has one");
             assert!(error.contains(&format!("`{scheme}:`")), "{error}");

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use super::TaskStore;
 use super::sqlite::SqliteTasks;
-use crate::account::{AccountStore, SqliteAccounts};
-use crate::batch::{BatchStore, SqliteBatches};
+use crate::account::{AccountStore, SqlAccounts};
+use crate::batch::{BatchStore, SqlBatches};
+use crate::database::postgres::Postgres;
+use crate::database::sql::SqlDatabase;
 use crate::database::sqlite::Sqlite;
-use crate::database::{DatabaseResult, DatabaseSize, DatabaseUrl};
-use crate::train::{SqliteTraining, TrainingStore};
-use crate::webhook::{SqliteWebhooks, WebhookStore};
+use crate::database::{DatabaseError, DatabaseResult, DatabaseSize, DatabaseUrl};
+use crate::train::{SqlTraining, TrainingStore};
+use crate::webhook::{SqlWebhooks, WebhookStore};
 
 /// An open, migrated database that hands out its stores.
 #[derive(Debug)]
@@ -21,40 +23,47 @@ pub struct Stores {
 #[derive(Debug)]
 enum Opened {
     Sqlite(Sqlite),
+    /// The database, and its place for errors.
+    Postgres(Postgres, String),
 }
 
 impl Stores {
     /// Opens a database, creating it if it is missing, and migrates its schema.
-    #[expect(clippy::unused_async, reason = "a networked database would await here")]
+    #[expect(
+        clippy::unused_async,
+        reason = "a store of tasks in PostgreSQL will await here"
+    )]
     pub async fn open(url: &DatabaseUrl) -> DatabaseResult<Self> {
         let opened = match url {
             DatabaseUrl::Sqlite(file) => Opened::Sqlite(Sqlite::open(file)?),
+            DatabaseUrl::Postgres(text) => Opened::Postgres(Postgres::open(text)?, url.to_string()),
         };
         Ok(Self { opened })
+    }
+
+    fn records(&self) -> DatabaseResult<SqlDatabase> {
+        match &self.opened {
+            Opened::Sqlite(database) => SqlDatabase::of_sqlite(database),
+            Opened::Postgres(database, _) => Ok(SqlDatabase::Postgres(database.clone())),
+        }
     }
 
     /// Returns the store of accounts and their data.
     #[expect(clippy::unused_async, reason = "a networked database would await here")]
     pub async fn accounts(&self) -> DatabaseResult<Arc<dyn AccountStore>> {
-        match &self.opened {
-            Opened::Sqlite(database) => Ok(SqliteAccounts::open(database)?),
-        }
+        Ok(Arc::new(SqlAccounts(self.records()?)))
     }
 
     /// Returns the store of files and batches. Only one process may run batches.
     #[expect(clippy::unused_async, reason = "a networked database would await here")]
     pub async fn batches(&self) -> DatabaseResult<Arc<dyn BatchStore>> {
-        match &self.opened {
-            Opened::Sqlite(database) => Ok(SqliteBatches::open(database)?),
-        }
+        Ok(Arc::new(SqlBatches(self.records()?)))
     }
 
     /// Returns the store of events for webhooks.
     #[expect(clippy::unused_async, reason = "a networked database would await here")]
     pub async fn webhooks(&self) -> DatabaseResult<Arc<dyn WebhookStore>> {
-        match &self.opened {
-            Opened::Sqlite(database) => Ok(SqliteWebhooks::open(database)?),
-        }
+        Ok(Arc::new(SqlWebhooks(self.records()?)))
     }
 
     /// Copies a consistent snapshot into a new database. Requests are not blocked meanwhile.
@@ -62,6 +71,7 @@ impl Stores {
     pub async fn copy(&self, into: &DatabaseUrl) -> DatabaseResult<()> {
         match (&self.opened, into) {
             (Opened::Sqlite(database), DatabaseUrl::Sqlite(file)) => database.copy(file),
+            _ => Err(self.only_sqlite("a backup")),
         }
     }
 
@@ -70,6 +80,7 @@ impl Stores {
     pub async fn space(&self) -> DatabaseResult<DatabaseSize> {
         match &self.opened {
             Opened::Sqlite(database) => database.space(),
+            Opened::Postgres(..) => Err(self.only_sqlite("the disk space")),
         }
     }
 
@@ -78,6 +89,7 @@ impl Stores {
     pub async fn tasks(&self) -> DatabaseResult<Arc<dyn TaskStore>> {
         match &self.opened {
             Opened::Sqlite(database) => Ok(SqliteTasks::open(database)?),
+            Opened::Postgres(..) => Err(self.only_sqlite("the store of tasks")),
         }
     }
 
@@ -85,8 +97,16 @@ impl Stores {
     /// may run jobs.
     #[expect(clippy::unused_async, reason = "a networked database would await here")]
     pub async fn training(&self) -> DatabaseResult<Arc<dyn TrainingStore>> {
-        match &self.opened {
-            Opened::Sqlite(database) => Ok(SqliteTraining::open(database)?),
-        }
+        Ok(Arc::new(SqlTraining(self.records()?)))
+    }
+
+    /// Returns the error for what only an SQLite database has.
+    fn only_sqlite(&self, what: &str) -> DatabaseError {
+        let path = match &self.opened {
+            Opened::Sqlite(database) => database.path().display().to_string(),
+            Opened::Postgres(_, place) => place.clone(),
+        };
+        let reason = format!("{what} needs an SQLite database");
+        DatabaseError::Other { path, reason }
     }
 }

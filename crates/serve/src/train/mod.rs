@@ -42,6 +42,6 @@ pub use record::{
     NewFitConfig, NewJob,
 };
 pub use report::html as report_page;
-pub(crate) use store::SqliteTraining;
+pub(crate) use store::SqlTraining;
 pub use store::{DatasetDeletion, JobCreation, TrainingStore};
 pub use trainer::{Trained, Training};

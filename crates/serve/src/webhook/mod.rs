@@ -12,7 +12,7 @@ mod store;
 
 pub use deliver::Webhooks;
 pub use secret::WebhookSecret;
-pub(crate) use store::SqliteWebhooks;
+pub(crate) use store::SqlWebhooks;
 pub use store::{Delivery, WebhookStore};
 
 use crate::account::AccountId;

@@ -1,13 +1,10 @@
 //! The store of events and deliveries.
 
-use std::sync::Arc;
-
-use rusqlite::{Row, params};
 use serde_json::json;
 
 use super::WebhookOptions;
 use crate::account::AccountId;
-use crate::database::sqlite::{DatabaseConnections, Sqlite};
+use crate::database::sql::{SqlDatabase, SqlRow, values};
 use crate::database::{DatabaseResult, Timestamp};
 
 /// Maximum number of events that are assigned at once.
@@ -55,16 +52,9 @@ pub trait WebhookStore: Send + Sync {
     ) -> DatabaseResult<()>;
 }
 
-/// The webhook store of an SQLite database.
+/// The webhook store of a database of either kind.
 #[derive(Debug)]
-pub(crate) struct SqliteWebhooks(DatabaseConnections);
-
-impl SqliteWebhooks {
-    /// Opens the webhook store of a database.
-    pub(crate) fn open(database: &Sqlite) -> DatabaseResult<Arc<Self>> {
-        DatabaseConnections::open(database).map(|connections| Arc::new(Self(connections)))
-    }
-}
+pub(crate) struct SqlWebhooks(pub(crate) SqlDatabase);
 
 /// An event that is not assigned yet.
 struct StoredEvent {
@@ -77,7 +67,7 @@ struct StoredEvent {
 }
 
 impl StoredEvent {
-    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+    fn of(row: &SqlRow) -> DatabaseResult<Self> {
         Ok(Self {
             id: row.get(0)?,
             account: AccountId(row.get(1)?),
@@ -110,18 +100,18 @@ pub(super) fn event_id(event: i64) -> String {
 }
 
 #[async_trait::async_trait]
-impl WebhookStore for SqliteWebhooks {
+impl WebhookStore for SqlWebhooks {
     async fn set_webhooks(&self, webhooks: &[WebhookOptions]) -> DatabaseResult<()> {
         self.0.write(|connection| {
-            connection.execute("DELETE FROM webhook", [])?;
+            connection.execute("DELETE FROM webhook", &[])?;
             for webhook in webhooks {
-                let values = params![webhook.name, webhook.account.0];
-                connection.execute("INSERT INTO webhook VALUES (?1, ?2)", values)?;
+                let values = values![&webhook.name, webhook.account.0];
+                connection.execute("INSERT INTO webhook VALUES (?1, ?2)", &values)?;
             }
             let others = "DELETE FROM delivery WHERE webhook NOT IN (SELECT name FROM webhook)";
-            connection.execute(others, [])?;
+            connection.execute(others, &[])?;
             let others = "DELETE FROM event WHERE account NOT IN (SELECT account FROM webhook)";
-            connection.execute(others, []).map(drop)
+            connection.execute(others, &[]).map(drop)
         })
     }
 
@@ -131,7 +121,7 @@ impl WebhookStore for SqliteWebhooks {
         let insert = "INSERT INTO delivery (webhook, event, body, next_at) VALUES (?1, ?2, ?3, ?4)";
         let excess = "DELETE FROM delivery WHERE webhook = ?1 AND event <= (SELECT event
             FROM delivery WHERE webhook = ?1 ORDER BY event DESC LIMIT 1 OFFSET ?2)";
-        let events = self.0.rows(events, [MAX_EVENTS], StoredEvent::of)?;
+        let events = self.0.rows(events, &values![MAX_EVENTS], StoredEvent::of)?;
         let Some(last) = events.last() else {
             return Ok(false);
         };
@@ -140,13 +130,13 @@ impl WebhookStore for SqliteWebhooks {
                 let wanted = webhooks.iter();
                 let wanted = wanted.filter(|it| it.wants(event.account, &event.kind));
                 for webhook in wanted {
-                    let values = params![webhook.name, event.id, event.body(), now.0];
-                    connection.prepare_cached(insert)?.execute(values)?;
+                    let values = values![&webhook.name, event.id, event.body(), now.0];
+                    connection.execute(insert, &values)?;
                 }
             }
-            connection.execute("DELETE FROM event WHERE id <= ?1", [last.id])?;
+            connection.execute("DELETE FROM event WHERE id <= ?1", &values![last.id])?;
             for webhook in webhooks {
-                let dropped = connection.execute(excess, params![webhook.name, MAX_WAITING])?;
+                let dropped = connection.execute(excess, &values![&webhook.name, MAX_WAITING])?;
                 if dropped > 0 {
                     tracing::error!(
                         webhook = webhook.name,
@@ -168,7 +158,7 @@ impl WebhookStore for SqliteWebhooks {
         let sql = "SELECT event, body, attempts FROM delivery INDEXED BY delivery_due
             WHERE webhook = ?1 AND next_at <= ?2 ORDER BY next_at, event LIMIT ?3";
         let most = i64::try_from(most).unwrap_or(i64::MAX);
-        self.0.rows(sql, params![webhook, now.0, most], |row| {
+        self.0.rows(sql, &values![webhook, now.0, most], |row| {
             Ok(Delivery {
                 event: row.get(0)?,
                 body: row.get(1)?,
@@ -186,12 +176,12 @@ impl WebhookStore for SqliteWebhooks {
         let changed = match again_at {
             None => {
                 let sql = "DELETE FROM delivery WHERE webhook = ?1 AND event = ?2";
-                self.0.change(sql, params![webhook, event])
+                self.0.change(sql, &values![webhook, event])
             }
             Some(at) => {
                 let sql = "UPDATE delivery SET attempts = attempts + 1, next_at = ?3
                     WHERE webhook = ?1 AND event = ?2";
-                self.0.change(sql, params![webhook, event, at.0])
+                self.0.change(sql, &values![webhook, event, at.0])
             }
         };
         changed.map(drop)

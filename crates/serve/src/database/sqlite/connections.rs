@@ -5,11 +5,13 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use rusqlite::{Connection, OptionalExtension, Params, Row, TransactionBehavior};
-use tokio::runtime::{Handle, RuntimeFlavor};
+use rusqlite::types::{ToSqlOutput, Value, ValueRef};
+use rusqlite::{Connection, Row, ToSql, TransactionBehavior, params_from_iter};
 
 use super::Sqlite;
 use crate::database::DatabaseResult;
+use crate::database::blocking::may_block;
+use crate::database::sql::{SqlConnection, SqlRow, SqlValue};
 
 /// A connection that writes and one that reads. A call takes microseconds, so it runs on the
 /// calling thread.
@@ -33,60 +35,87 @@ impl DatabaseConnections {
     /// Reads from the database.
     pub(crate) fn read<T>(
         &self,
-        call: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+        call: impl FnOnce(&mut dyn SqlConnection) -> DatabaseResult<T>,
     ) -> DatabaseResult<T> {
         let connection = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        call(&connection).map_err(|error| self.database.error(&error))
-    }
-
-    /// Reads all rows of a query.
-    pub(crate) fn rows<T>(
-        &self,
-        sql: &str,
-        values: impl Params,
-        row: fn(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> DatabaseResult<Vec<T>> {
-        self.read(|connection| {
-            let mut read = connection.prepare_cached(sql)?;
-            read.query_map(values, row)?.collect()
+        call(&mut SqliteSession {
+            connection: &connection,
+            database: &self.database,
         })
-    }
-
-    /// Runs a change, and returns the number of changed rows.
-    pub(crate) fn change(&self, sql: &str, values: impl Params) -> DatabaseResult<usize> {
-        self.write(|connection| connection.execute(sql, values))
-    }
-
-    /// Runs a change, and reads the row that it returns.
-    pub(crate) fn changed_row<T>(
-        &self,
-        sql: &str,
-        values: impl Params,
-        row: fn(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> DatabaseResult<Option<T>> {
-        self.write(|connection| connection.query_row(sql, values, row).optional())
     }
 
     /// Runs a change in one transaction.
     pub(crate) fn write<T>(
         &self,
-        call: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+        call: impl FnOnce(&mut dyn SqlConnection) -> DatabaseResult<T>,
     ) -> DatabaseResult<T> {
-        let write = || {
+        let database = &self.database;
+        let fault = |error: rusqlite::Error| database.error(&error);
+        // Waiting for another process's lock may take seconds.
+        may_block(|| {
             let mut connection = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-            let change = || {
-                let change =
-                    connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-                let done = call(&change)?;
-                change.commit()?;
-                Ok(done)
-            };
-            change().map_err(|error| self.database.error(&error))
+            let change = connection.transaction_with_behavior(TransactionBehavior::Immediate);
+            let change = change.map_err(fault)?;
+            let done = call(&mut SqliteSession {
+                connection: &change,
+                database,
+            })?;
+            change.commit().map_err(fault)?;
+            Ok(done)
+        })
+    }
+}
+
+/// A connection, or a transaction on it.
+struct SqliteSession<'c> {
+    connection: &'c Connection,
+    database: &'c Sqlite,
+}
+
+impl SqlConnection for SqliteSession<'_> {
+    fn execute(&mut self, sql: &str, values: &[SqlValue]) -> DatabaseResult<usize> {
+        let execute = || {
+            let mut statement = self.connection.prepare_cached(sql)?;
+            statement.execute(params_from_iter(values))
         };
-        // Waiting for another process's lock may take seconds, so it runs on a blocking thread.
-        match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
-            Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(write),
-            _ => write(),
-        }
+        execute().map_err(|error| self.database.error(&error))
+    }
+
+    fn query(&mut self, sql: &str, values: &[SqlValue]) -> DatabaseResult<Vec<SqlRow>> {
+        let query = || {
+            let mut statement = self.connection.prepare_cached(sql)?;
+            let count = statement.column_count();
+            let rows = statement.query_map(params_from_iter(values), |row| read(row, count))?;
+            rows.collect::<rusqlite::Result<_>>()
+        };
+        query().map_err(|error| self.database.error(&error))
+    }
+}
+
+fn read(row: &Row<'_>, count: usize) -> rusqlite::Result<SqlRow> {
+    let values = (0..count).map(|column| {
+        Ok(match row.get(column)? {
+            Value::Null => SqlValue::Integer(None),
+            Value::Integer(number) => SqlValue::Integer(Some(number)),
+            Value::Text(text) => SqlValue::Text(Some(text)),
+            Value::Blob(bytes) => SqlValue::Bytes(Some(bytes)),
+            // No table has one.
+            Value::Real(number) => SqlValue::Text(Some(number.to_string())),
+        })
+    });
+    values.collect::<rusqlite::Result<_>>().map(SqlRow::new)
+}
+
+impl ToSql for SqlValue {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        let value = match self {
+            Self::Integer(number) => number.map_or(ValueRef::Null, ValueRef::Integer),
+            Self::Text(text) => {
+                let text = text.as_deref().map(str::as_bytes);
+                text.map_or(ValueRef::Null, ValueRef::Text)
+            }
+            Self::Bytes(bytes) => bytes.as_deref().map_or(ValueRef::Null, ValueRef::Blob),
+        };
+        Ok(ToSqlOutput::Borrowed(value))
     }
 }

@@ -1,6 +1,6 @@
 //! The interface of the training store, independent of the database behind it.
 
-mod sqlite;
+mod sql;
 
 use super::record::{
     Dataset, DatasetId, Derived, FitConfig, Job, JobId, NewDataset, NewDerived, NewFitConfig,
@@ -9,7 +9,7 @@ use super::record::{
 use crate::account::AccountId;
 use crate::database::{DatabaseResult, Timestamp};
 
-pub(crate) use sqlite::SqliteTraining;
+pub(crate) use sql::SqlTraining;
 
 /// A store of dataset records, fit configs, derived services and jobs. Every method is atomic and
 /// durable when it returns. Time is an argument. A finished job never changes again.

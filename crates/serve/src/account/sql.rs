@@ -1,8 +1,4 @@
-//! The account store in SQLite.
-
-use std::sync::Arc;
-
-use rusqlite::{Connection, OptionalExtension, Row, params};
+//! The account store in a database of either kind.
 
 use super::cpu::CpuUsed;
 use super::key::{ApiKey, Permissions};
@@ -11,8 +7,8 @@ use super::record::{
 };
 use super::store::{AccountStore, NewConfig, NewKey, NewLogin, StoredKey};
 use super::token::{NewWorkerToken, StoredWorkerToken, WorkerToken};
-use crate::database::sqlite::{DatabaseConnections, Sqlite};
-use crate::database::{DatabaseResult, Day, Timestamp};
+use crate::database::sql::{SqlDatabase, SqlRow, values};
+use crate::database::{DatabaseError, DatabaseResult, Day, Timestamp};
 
 /// Columns of an account.
 const ACCOUNT_COLUMNS: &str = "id, name, rps, blocked, created_at";
@@ -22,17 +18,10 @@ const CONFIG_COLUMNS: &str = "id, service, name, config, is_default, created_at"
 
 /// Accounts in a database that several processes may change.
 #[derive(Debug)]
-pub(crate) struct SqliteAccounts(DatabaseConnections);
-
-impl SqliteAccounts {
-    /// Opens the accounts of a database.
-    pub(crate) fn open(database: &Sqlite) -> DatabaseResult<Arc<Self>> {
-        DatabaseConnections::open(database).map(|connections| Arc::new(Self(connections)))
-    }
-}
+pub(crate) struct SqlAccounts(pub(crate) SqlDatabase);
 
 #[async_trait::async_trait]
-impl AccountStore for SqliteAccounts {
+impl AccountStore for SqlAccounts {
     async fn create_account(
         &self,
         name: &str,
@@ -43,7 +32,8 @@ impl AccountStore for SqliteAccounts {
             "INSERT INTO account (name, rps, created_at) VALUES (?1, ?2, ?3)
             ON CONFLICT (name) DO NOTHING RETURNING {ACCOUNT_COLUMNS}"
         );
-        self.0.changed_row(&sql, params![name, rps, now.0], account)
+        self.0
+            .changed_row(&sql, &values![name, rps, now.0], account)
     }
 
     async fn change_account(
@@ -56,13 +46,13 @@ impl AccountStore for SqliteAccounts {
             "UPDATE account SET rps = coalesce(?2, rps), blocked = coalesce(?3, blocked)
             WHERE id = ?1 RETURNING {ACCOUNT_COLUMNS}"
         );
-        let values = params![id.0, rps, blocked];
-        self.0.changed_row(&sql, values, account)
+        let values = values![id.0, rps, blocked];
+        self.0.changed_row(&sql, &values, account)
     }
 
     async fn accounts(&self) -> DatabaseResult<Vec<Account>> {
         let sql = format!("SELECT {ACCOUNT_COLUMNS} FROM account ORDER BY id");
-        self.0.rows(&sql, [], account)
+        self.0.rows(&sql, &[], account)
     }
 
     async fn create_key(&self, key: NewKey, now: Timestamp) -> DatabaseResult<Option<ApiKey>> {
@@ -71,9 +61,9 @@ impl AccountStore for SqliteAccounts {
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (account, name) DO NOTHING
             RETURNING id";
         let permissions = key.permissions;
-        let values = params![
+        let values = values![
             key.account.0,
-            key.name,
+            &key.name,
             key.hash,
             permissions.predict,
             permissions.read,
@@ -81,7 +71,7 @@ impl AccountStore for SqliteAccounts {
             now.0,
             key.expires_at.map(|at| at.0),
         ];
-        let id = self.0.changed_row(sql, values, |row| row.get(0))?;
+        let id = self.0.changed_row(sql, &values, |row| row.get(0))?;
         Ok(id.map(|id| ApiKey {
             id,
             name: key.name,
@@ -97,12 +87,12 @@ impl AccountStore for SqliteAccounts {
         let sql = "SELECT api_key.id, api_key.name, account, predict, read, write,
                 api_key.created_at, expires_at, revoked_at, account.name, hash
             FROM api_key JOIN account ON account.id = account ORDER BY api_key.id";
-        self.0.rows(sql, [], key)
+        self.0.rows(sql, &[], key)
     }
 
     async fn revoke_key(&self, key: i64, now: Timestamp) -> DatabaseResult<()> {
         let sql = "UPDATE api_key SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL";
-        self.0.change(sql, params![key, now.0]).map(drop)
+        self.0.change(sql, &values![key, now.0]).map(drop)
     }
 
     async fn create_worker_token(
@@ -117,18 +107,18 @@ impl AccountStore for SqliteAccounts {
             VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (account, service, name) DO NOTHING
             RETURNING id";
         let expires_at = new.expires_at.map(|at| at.0);
-        let values = params![
+        let values = values![
             new.account.0,
-            new.service,
-            new.name,
+            &new.service,
+            &new.name,
             new.hash,
             now.0,
             expires_at
         ];
+        let same_name = values![new.account.0, &new.service, &new.name];
         let id = self.0.write(|connection| {
-            connection.execute(free, params![new.account.0, new.service, new.name])?;
-            let id = connection.query_row(insert, values, |row| row.get(0));
-            id.optional()
+            connection.execute(free, &same_name)?;
+            connection.row(insert, &values, |row| row.get(0))
         })?;
         Ok(id.map(|id| WorkerToken {
             id,
@@ -145,27 +135,27 @@ impl AccountStore for SqliteAccounts {
         let sql = "SELECT worker_token.id, worker_token.name, account, service,
                 worker_token.created_at, expires_at, revoked_at, account.name, hash
             FROM worker_token JOIN account ON account.id = account ORDER BY worker_token.id";
-        self.0.rows(sql, [], worker_token)
+        self.0.rows(sql, &[], worker_token)
     }
 
     async fn revoke_worker_token(&self, token: i64, now: Timestamp) -> DatabaseResult<()> {
         let sql = "UPDATE worker_token SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL";
-        self.0.change(sql, params![token, now.0]).map(drop)
+        self.0.change(sql, &values![token, now.0]).map(drop)
     }
 
     async fn create_login(&self, new: NewLogin, most: usize, now: Timestamp) -> DatabaseResult<()> {
         let insert = "INSERT INTO login (hash, is_code, key, created_at, expires_at)
             VALUES (?1, ?2, ?3, ?4, ?5)";
         let oldest = "DELETE FROM login WHERE hash IN (
-            SELECT hash FROM login WHERE is_code = ?1 AND key IS ?2
-            ORDER BY created_at DESC LIMIT -1 OFFSET ?3)";
+            SELECT hash FROM login WHERE is_code = ?1 AND key IS NOT DISTINCT FROM ?2
+            ORDER BY created_at DESC LIMIT 9223372036854775807 OFFSET ?3)";
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         self.0.write(|connection| {
-            connection.execute("DELETE FROM login WHERE expires_at <= ?1", [now.0])?;
+            connection.execute("DELETE FROM login WHERE expires_at <= ?1", &values![now.0])?;
             let Login { key, expires_at } = new.login;
-            let values = params![new.hash, new.is_code, key, now.0, expires_at.0];
-            connection.execute(insert, values)?;
-            connection.execute(oldest, params![new.is_code, key, most])?;
+            let values = values![new.hash, new.is_code, key, now.0, expires_at.0];
+            connection.execute(insert, &values)?;
+            connection.execute(oldest, &values![new.is_code, key, most])?;
             Ok(())
         })
     }
@@ -178,50 +168,43 @@ impl AccountStore for SqliteAccounts {
     ) -> DatabaseResult<Option<Login>> {
         let sql = "SELECT key, expires_at FROM login
             WHERE hash = ?1 AND is_code = ?2 AND expires_at > ?3";
-        self.0.read(|connection| {
-            let mut read = connection.prepare_cached(sql)?;
-            let found = read.query_row(params![hash, is_code, now.0], |row| {
-                Ok(Login {
-                    key: row.get(0)?,
-                    expires_at: Timestamp(row.get(1)?),
-                })
-            });
-            found.optional()
+        self.0.row(sql, &values![hash, is_code, now.0], |row| {
+            Ok(Login {
+                key: row.get(0)?,
+                expires_at: Timestamp(row.get(1)?),
+            })
         })
     }
 
     async fn delete_login(&self, hash: [u8; 32]) -> DatabaseResult<bool> {
         let sql = "DELETE FROM login WHERE hash = ?1";
-        Ok(self.0.change(sql, params![hash])? > 0)
+        Ok(self.0.change(sql, &values![hash])? > 0)
     }
 
     async fn version(&self) -> DatabaseResult<i64> {
-        self.0.read(|connection| {
-            let mut read = connection.prepare_cached("SELECT version FROM account_version")?;
-            read.query_row([], |row| row.get(0))
-        })
+        let sql = "SELECT version FROM account_version";
+        let version = self.0.row(sql, &[], |row| row.get(0))?;
+        Ok(version.unwrap_or_default())
     }
 
     async fn service_number(&self, owner: AccountId, name: &str) -> DatabaseResult<i64> {
         let find = "SELECT id FROM service WHERE owner = ?1 AND name = ?2";
         let insert = "INSERT INTO service (owner, name) VALUES (?1, ?2)
             ON CONFLICT (owner, name) DO NOTHING";
-        let number = |connection: &Connection| {
-            connection.query_row(find, params![owner.0, name], |row| row.get(0))
-        };
-        if let Some(known) = self.0.read(|connection| number(connection).optional())? {
+        let key = values![owner.0, name];
+        if let Some(known) = self.0.row(find, &key, |row| row.get(0))? {
             return Ok(known);
         }
         self.0.write(|connection| {
-            connection.execute(insert, params![owner.0, name])?;
-            number(connection)
+            connection.execute(insert, &key)?;
+            connection.only_row(find, &key, |row| row.get(0))
         })
     }
 
     async fn configs(&self, service: i64) -> DatabaseResult<Vec<PredictConfig>> {
         let sql =
             format!("SELECT {CONFIG_COLUMNS} FROM predict_config WHERE service = ?1 ORDER BY id");
-        self.0.rows(&sql, [service], config)
+        self.0.rows(&sql, &values![service], config)
     }
 
     async fn create_config(&self, new: NewConfig, now: Timestamp) -> DatabaseResult<PredictConfig> {
@@ -230,18 +213,18 @@ impl AccountStore for SqliteAccounts {
             "INSERT INTO predict_config (service, name, config, is_default, created_at)
             VALUES (?1, ?2, ?3, ?4, ?5) RETURNING {CONFIG_COLUMNS}"
         );
+        let values = values![new.service, &new.name, &new.config, new.is_default, now.0];
         self.0.write(|connection| {
             if new.is_default {
-                connection.execute(clear, [new.service])?;
+                connection.execute(clear, &values![new.service])?;
             }
-            let values = params![new.service, new.name, new.config, new.is_default, now.0];
-            connection.query_row(&insert, values, config)
+            connection.only_row(&insert, &values, config)
         })
     }
 
     async fn delete_config(&self, service: i64, id: i64) -> DatabaseResult<bool> {
         let sql = "DELETE FROM predict_config WHERE service = ?1 AND id = ?2";
-        Ok(self.0.change(sql, params![service, id])? > 0)
+        Ok(self.0.change(sql, &values![service, id])? > 0)
     }
 
     async fn add_usage(&self, used: &[(UsageKey, Counted)]) -> DatabaseResult<()> {
@@ -249,17 +232,17 @@ impl AccountStore for SqliteAccounts {
             "INSERT INTO usage (account, day, service, requests, prompt_tokens, completion_tokens,
                 cached_tokens)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (account, day, service) DO UPDATE SET
-                requests = min({MAX_COUNT}, requests + excluded.requests),
-                prompt_tokens = min({MAX_COUNT}, prompt_tokens + excluded.prompt_tokens),
-                completion_tokens = min({MAX_COUNT}, completion_tokens + excluded.completion_tokens),
-                cached_tokens = min({MAX_COUNT}, cached_tokens + excluded.cached_tokens)"
+                requests = {}, prompt_tokens = {}, completion_tokens = {}, cached_tokens = {}",
+            sum("usage", "requests"),
+            sum("usage", "prompt_tokens"),
+            sum("usage", "completion_tokens"),
+            sum("usage", "cached_tokens"),
         );
         self.0.write(|connection| {
-            let mut add = connection.prepare_cached(&sql)?;
             for (key, counted) in used {
                 let [requests, prompt, completion, cached] = numbers(*counted);
                 let (account, day) = (key.account.0, key.day.0);
-                add.execute(params![
+                let values = values![
                     account,
                     day,
                     key.service,
@@ -267,7 +250,8 @@ impl AccountStore for SqliteAccounts {
                     prompt,
                     completion,
                     cached
-                ])?;
+                ];
+                connection.execute(&sql, &values)?;
             }
             Ok(())
         })
@@ -280,19 +264,20 @@ impl AccountStore for SqliteAccounts {
                 JOIN account AS owner ON owner.id = service.owner
             WHERE usage.account = ?1 AND day BETWEEN ?2 AND ?3
             ORDER BY day, owner.name, service.name";
-        self.0.rows(sql, [account.0, from.0, to.0], usage)
+        self.0.rows(sql, &values![account.0, from.0, to.0], usage)
     }
 
     async fn add_cpu(&self, used: &[CpuUsed]) -> DatabaseResult<()> {
         let sql = format!(
             "INSERT INTO cpu_usage (account, day, micros) VALUES (?1, ?2, ?3)
-            ON CONFLICT (account, day) DO UPDATE SET micros = min({MAX_COUNT}, micros + excluded.micros)"
+            ON CONFLICT (account, day) DO UPDATE SET micros = {}",
+            sum("cpu_usage", "micros"),
         );
         self.0.write(|connection| {
-            let mut add = connection.prepare_cached(&sql)?;
             for used in used {
                 let micros = i64::try_from(used.micros.min(MAX_COUNT)).unwrap_or(i64::MAX);
-                add.execute(params![used.account.0, used.day.0, micros])?;
+                let values = values![used.account.0, used.day.0, micros];
+                connection.execute(&sql, &values)?;
             }
             Ok(())
         })
@@ -306,12 +291,12 @@ impl AccountStore for SqliteAccounts {
     ) -> DatabaseResult<Vec<CpuUsed>> {
         let sql = "SELECT account, day, micros FROM cpu_usage
             WHERE day BETWEEN ?2 AND ?3 AND (?1 IS NULL OR account = ?1) ORDER BY day, account";
-        let values = params![account.map(|account| account.0), from.0, to.0];
-        self.0.rows(sql, values, |row| {
+        let values = values![account.map(|account| account.0), from.0, to.0];
+        self.0.rows(sql, &values, |row| {
             Ok(CpuUsed {
                 account: AccountId(row.get(0)?),
                 day: Day(row.get(1)?),
-                micros: row.get::<_, i64>(2)?.try_into().unwrap_or(0),
+                micros: row.get::<i64>(2)?.try_into().unwrap_or(0),
             })
         })
     }
@@ -320,11 +305,8 @@ impl AccountStore for SqliteAccounts {
         // Checked first: a change without effect would also wait for other processes.
         let find = "SELECT EXISTS (SELECT 1 FROM usage WHERE day < ?1)
             OR EXISTS (SELECT 1 FROM cpu_usage WHERE day < ?1)";
-        let is_there = self.0.read(|connection| {
-            let mut find = connection.prepare_cached(find)?;
-            find.query_row([before.0], |row| row.get::<_, bool>(0))
-        })?;
-        if !is_there {
+        let is_there = self.0.row(find, &values![before.0], |row| row.get(0))?;
+        if is_there != Some(true) {
             return Ok(0);
         }
         let sql = "DELETE FROM usage WHERE (account, day, service) IN (
@@ -333,13 +315,19 @@ impl AccountStore for SqliteAccounts {
         let cpu = "DELETE FROM cpu_usage WHERE day < ?1";
         self.0.write(|connection| {
             // One row per account and day, so there are few.
-            connection.execute(cpu, [before.0])?;
-            connection.execute(sql, [before.0, most])
+            connection.execute(cpu, &values![before.0])?;
+            connection.execute(sql, &values![before.0, most])
         })
     }
 }
 
-/// Converts counts to SQLite's integers; none exceeds [`MAX_COUNT`].
+/// Returns the sum of a count that is stored and one that is added, at most [`MAX_COUNT`].
+fn sum(table: &str, column: &str) -> String {
+    let sum = format!("{table}.{column} + excluded.{column}");
+    format!("CASE WHEN {sum} < {MAX_COUNT} THEN {sum} ELSE {MAX_COUNT} END")
+}
+
+/// Converts counts to integers of the database; none exceeds [`MAX_COUNT`].
 fn numbers(counted: Counted) -> [i64; 4] {
     let all = [
         counted.requests,
@@ -350,9 +338,8 @@ fn numbers(counted: Counted) -> [i64; 4] {
     all.map(|count| i64::try_from(count.min(MAX_COUNT)).unwrap_or(i64::MAX))
 }
 
-fn usage(row: &Row<'_>) -> rusqlite::Result<Usage> {
-    let count =
-        |column| Ok::<_, rusqlite::Error>(row.get::<_, i64>(column)?.try_into().unwrap_or(0));
+fn usage(row: &SqlRow) -> DatabaseResult<Usage> {
+    let count = |column| Ok::<_, DatabaseError>(row.get::<i64>(column)?.try_into().unwrap_or(0));
     Ok(Usage {
         day: Day(row.get(0)?),
         service: row.get(1)?,
@@ -368,7 +355,7 @@ fn usage(row: &Row<'_>) -> rusqlite::Result<Usage> {
     })
 }
 
-fn account(row: &Row<'_>) -> rusqlite::Result<Account> {
+fn account(row: &SqlRow) -> DatabaseResult<Account> {
     Ok(Account {
         id: AccountId(row.get(0)?),
         name: row.get(1)?,
@@ -378,11 +365,11 @@ fn account(row: &Row<'_>) -> rusqlite::Result<Account> {
     })
 }
 
-fn moment(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestamp>> {
-    Ok(row.get::<_, Option<i64>>(column)?.map(Timestamp))
+fn moment(row: &SqlRow, column: usize) -> DatabaseResult<Option<Timestamp>> {
+    Ok(row.get::<Option<i64>>(column)?.map(Timestamp))
 }
 
-fn worker_token(row: &Row<'_>) -> rusqlite::Result<StoredWorkerToken> {
+fn worker_token(row: &SqlRow) -> DatabaseResult<StoredWorkerToken> {
     Ok(StoredWorkerToken {
         token: WorkerToken {
             id: row.get(0)?,
@@ -398,7 +385,7 @@ fn worker_token(row: &Row<'_>) -> rusqlite::Result<StoredWorkerToken> {
     })
 }
 
-fn key(row: &Row<'_>) -> rusqlite::Result<StoredKey> {
+fn key(row: &SqlRow) -> DatabaseResult<StoredKey> {
     Ok(StoredKey {
         key: ApiKey {
             id: row.get(0)?,
@@ -418,7 +405,7 @@ fn key(row: &Row<'_>) -> rusqlite::Result<StoredKey> {
     })
 }
 
-fn config(row: &Row<'_>) -> rusqlite::Result<PredictConfig> {
+fn config(row: &SqlRow) -> DatabaseResult<PredictConfig> {
     Ok(PredictConfig {
         id: row.get(0)?,
         service: row.get(1)?,

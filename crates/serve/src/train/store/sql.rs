@@ -1,15 +1,11 @@
-//! The training store in SQLite.
+//! The training store in a database of either kind.
 //!
 //! Invariant: reads never wait for writes; every write is one transaction.
-
-use std::sync::Arc;
-
-use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::super::dataset::{DatasetFormat, DatasetSummary};
 use super::{DatasetDeletion, JobCreation, TrainingStore};
 use crate::account::AccountId;
-use crate::database::sqlite::{DatabaseConnections, Sqlite};
+use crate::database::sql::{SqlConnection, SqlDatabase, SqlRow, unknown_value, values};
 use crate::database::{DatabaseResult, Timestamp};
 use crate::train::record::{
     Dataset, DatasetId, Derived, FitConfig, Job, JobId, JobState, NewDataset, NewDerived,
@@ -27,39 +23,32 @@ const JOB_COLUMNS: &str =
 
 /// The training store of a database.
 #[derive(Debug)]
-pub(crate) struct SqliteTraining(DatabaseConnections);
-
-impl SqliteTraining {
-    /// Opens the training store of a database.
-    pub(crate) fn open(database: &Sqlite) -> DatabaseResult<Arc<Self>> {
-        DatabaseConnections::open(database).map(|connections| Arc::new(Self(connections)))
-    }
-}
+pub(crate) struct SqlTraining(pub(crate) SqlDatabase);
 
 #[async_trait::async_trait]
-impl TrainingStore for SqliteTraining {
+impl TrainingStore for SqlTraining {
     async fn create_dataset(&self, new: NewDataset, now: Timestamp) -> DatabaseResult<Dataset> {
         let sql =
             "INSERT INTO dataset (account, name, description, data_type, access_mode, file_name,
                 format, summary, blob, size, sha256, created_at)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) RETURNING id";
-        let values = params![
+        let values = values![
             new.account.0,
-            new.name,
-            new.description,
-            new.data_type,
-            new.access_mode,
-            new.file_name,
+            &new.name,
+            &new.description,
+            &new.data_type,
+            &new.access_mode,
+            &new.file_name,
             new.format.name(),
             new.summary.to_json(),
-            new.blob,
+            &new.blob,
             i64::try_from(new.size).unwrap_or(i64::MAX),
             new.sha256,
             now.0,
         ];
         let id = self
             .0
-            .write(|connection| connection.query_row(sql, values, |row| row.get(0)))?;
+            .write(|connection| connection.only_row(sql, &values, |row| row.get(0)))?;
         Ok(Dataset {
             id: DatasetId(id),
             is: new,
@@ -72,7 +61,7 @@ impl TrainingStore for SqliteTraining {
             "SELECT {DATASET_COLUMNS} FROM dataset WHERE ?1 IS NULL OR account = ?1 ORDER BY id"
         );
         self.0
-            .rows(&sql, [account.map(|account| account.0)], dataset)
+            .rows(&sql, &values![account.map(|account| account.0)], dataset)
     }
 
     async fn dataset(&self, id: DatasetId) -> DatabaseResult<Option<Dataset>> {
@@ -80,16 +69,16 @@ impl TrainingStore for SqliteTraining {
     }
 
     async fn delete_dataset(&self, id: DatasetId) -> DatabaseResult<DatasetDeletion> {
-        let needed = "SELECT id FROM job WHERE dataset = ?1 AND state IN ('WAITING', 'RUNNING')";
+        let needed = "SELECT id FROM job WHERE dataset = ?1 AND state IN ('WAITING', 'RUNNING')
+            ORDER BY id LIMIT 1";
         self.0.write(|connection| {
             let Some(found) = dataset_of(connection, id)? else {
                 return Ok(DatasetDeletion::Unknown);
             };
-            let job = connection.query_row(needed, [id.0], |row| row.get(0));
-            if let Some(job) = job.optional()? {
+            if let Some(job) = connection.row(needed, &values![id.0], |row| row.get(0))? {
                 return Ok(DatasetDeletion::Needed(JobId(job)));
             }
-            connection.execute("DELETE FROM dataset WHERE id = ?1", [id.0])?;
+            connection.execute("DELETE FROM dataset WHERE id = ?1", &values![id.0])?;
             Ok(DatasetDeletion::Done(Box::new(found)))
         })
     }
@@ -106,17 +95,17 @@ impl TrainingStore for SqliteTraining {
         );
         self.0.write(|connection| {
             if new.is_default {
-                connection.execute(clear, [new.service])?;
+                connection.execute(clear, &values![new.service])?;
             }
-            let values = params![new.service, new.name, new.config, new.is_default, now.0];
-            connection.query_row(&insert, values, fit_config)
+            let values = values![new.service, &new.name, &new.config, new.is_default, now.0];
+            connection.only_row(&insert, &values, fit_config)
         })
     }
 
     async fn fit_configs(&self, service: i64) -> DatabaseResult<Vec<FitConfig>> {
         let sql =
             format!("SELECT {FIT_CONFIG_COLUMNS} FROM fit_config WHERE service = ?1 ORDER BY id");
-        self.0.rows(&sql, [service], fit_config)
+        self.0.rows(&sql, &values![service], fit_config)
     }
 
     async fn create_derived(
@@ -128,24 +117,24 @@ impl TrainingStore for SqliteTraining {
             "INSERT INTO derived ({DERIVED_COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
             ON CONFLICT (service) DO NOTHING RETURNING {DERIVED_COLUMNS}"
         );
-        let values = params![
+        let values = values![
             new.service,
             new.owner.0,
-            new.owner_name,
-            new.name,
+            &new.owner_name,
+            &new.name,
             new.base_owner.0,
-            new.base_owner_name,
+            &new.base_owner_name,
             new.base,
-            new.base_name,
+            &new.base_name,
             new.hidden,
             now.0
         ];
-        self.0.changed_row(&sql, values, derived)
+        self.0.changed_row(&sql, &values, derived)
     }
 
     async fn derived(&self) -> DatabaseResult<Vec<Derived>> {
         let sql = format!("SELECT {DERIVED_COLUMNS} FROM derived ORDER BY created_at, service");
-        self.0.rows(&sql, [], derived)
+        self.0.rows(&sql, &[], derived)
     }
 
     async fn create_job(&self, new: NewJob, now: Timestamp) -> DatabaseResult<JobCreation> {
@@ -159,27 +148,25 @@ impl TrainingStore for SqliteTraining {
             if found.is_none_or(|found| found.is.account != new.account) {
                 return Ok(JobCreation::NoDataset);
             }
-            let busy = connection.query_row(open, [new.service], |row| row.get(0));
-            if let Some(busy) = busy.optional()? {
+            if let Some(busy) = connection.row(open, &values![new.service], |row| row.get(0))? {
                 return Ok(JobCreation::Busy(JobId(busy)));
             }
-            let values = params![
+            let values = values![
                 new.account.0,
                 new.service,
-                new.service_name,
+                &new.service_name,
                 new.dataset.0,
-                new.config,
+                &new.config,
                 now.0
             ];
-            let made = connection.query_row(&insert, values, job)?;
+            let made = connection.only_row(&insert, &values, job)?;
             Ok(JobCreation::Done(Box::new(made)))
         })
     }
 
     async fn job(&self, id: JobId) -> DatabaseResult<Option<Job>> {
         let sql = format!("SELECT {JOB_COLUMNS} FROM job WHERE id = ?1");
-        self.0
-            .read(|connection| connection.query_row(&sql, [id.0], job).optional())
+        self.0.row(&sql, &values![id.0], job)
     }
 
     async fn jobs(
@@ -196,8 +183,8 @@ impl TrainingStore for SqliteTraining {
         );
         let before = before.map_or(i64::MAX, |before| before.0);
         let most = i64::try_from(most).unwrap_or(i64::MAX);
-        let values = params![account.0, before, service, most];
-        self.0.rows(&sql, values, job)
+        let values = values![account.0, before, service, most];
+        self.0.rows(&sql, &values, job)
     }
 
     async fn claim_job(&self, now: Timestamp) -> DatabaseResult<Option<Job>> {
@@ -205,13 +192,13 @@ impl TrainingStore for SqliteTraining {
             "UPDATE job SET state = 'RUNNING', percentage = 0, attempt = attempt + 1, started_at = ?1
             WHERE id = (SELECT min(id) FROM job WHERE state = 'WAITING') RETURNING {JOB_COLUMNS}"
         );
-        self.0.changed_row(&sql, [now.0], job)
+        self.0.changed_row(&sql, &values![now.0], job)
     }
 
     async fn progress(&self, id: JobId, attempt: u32, percentage: u8) -> DatabaseResult<bool> {
         let sql = "UPDATE job SET percentage = ?3
             WHERE id = ?1 AND attempt = ?2 AND state = 'RUNNING'";
-        Ok(self.0.change(sql, params![id.0, attempt, percentage])? > 0)
+        Ok(self.0.change(sql, &values![id.0, attempt, percentage])? > 0)
     }
 
     async fn end_job(
@@ -228,8 +215,8 @@ impl TrainingStore for SqliteTraining {
             Ok(metrics) => (JobState::Success, Some(metrics), None),
             Err(error) => (JobState::Failed, None, Some(error)),
         };
-        let values = params![id.0, attempt, state.name(), metrics, error, now.0];
-        Ok(self.0.change(sql, values)? > 0)
+        let values = values![id.0, attempt, state.name(), metrics, error, now.0];
+        Ok(self.0.change(sql, &values)? > 0)
     }
 
     async fn cancel_job(&self, id: JobId, now: Timestamp) -> DatabaseResult<Option<Job>> {
@@ -237,15 +224,15 @@ impl TrainingStore for SqliteTraining {
             WHERE id = ?1 AND state IN ('WAITING', 'RUNNING')";
         let read = format!("SELECT {JOB_COLUMNS} FROM job WHERE id = ?1");
         self.0.write(|connection| {
-            connection.execute(cancel, params![id.0, now.0])?;
-            connection.query_row(&read, [id.0], job).optional()
+            connection.execute(cancel, &values![id.0, now.0])?;
+            connection.row(&read, &values![id.0], job)
         })
     }
 
     async fn put_back(&self, id: JobId, attempt: u32) -> DatabaseResult<()> {
         let sql = "UPDATE job SET state = 'WAITING', percentage = 0, attempt = attempt - 1
             WHERE id = ?1 AND attempt = ?2 AND state = 'RUNNING'";
-        self.0.change(sql, params![id.0, attempt]).map(drop)
+        self.0.change(sql, &values![id.0, attempt]).map(drop)
     }
 
     async fn recover_jobs(&self, attempts: u32, now: Timestamp) -> DatabaseResult<u64> {
@@ -254,19 +241,22 @@ impl TrainingStore for SqliteTraining {
             WHERE state = 'RUNNING' AND attempt >= ?1";
         let again = "UPDATE job SET state = 'WAITING', percentage = 0 WHERE state = 'RUNNING'";
         self.0.write(|connection| {
-            let failed = connection.execute(fail, params![attempts, now.0])?;
-            let waiting = connection.execute(again, [])?;
+            let failed = connection.execute(fail, &values![attempts, now.0])?;
+            let waiting = connection.execute(again, &[])?;
             Ok((failed + waiting) as u64)
         })
     }
 }
 
-fn dataset_of(connection: &Connection, id: DatasetId) -> rusqlite::Result<Option<Dataset>> {
+fn dataset_of(
+    connection: &mut dyn SqlConnection,
+    id: DatasetId,
+) -> DatabaseResult<Option<Dataset>> {
     let sql = format!("SELECT {DATASET_COLUMNS} FROM dataset WHERE id = ?1");
-    connection.query_row(&sql, [id.0], dataset).optional()
+    connection.row(&sql, &values![id.0], dataset)
 }
 
-fn dataset(row: &Row<'_>) -> rusqlite::Result<Dataset> {
+fn dataset(row: &SqlRow) -> DatabaseResult<Dataset> {
     let (format, summary): (String, String) = (row.get(7)?, row.get(8)?);
     Ok(Dataset {
         id: DatasetId(row.get(0)?),
@@ -277,18 +267,17 @@ fn dataset(row: &Row<'_>) -> rusqlite::Result<Dataset> {
             data_type: row.get(4)?,
             access_mode: row.get(5)?,
             file_name: row.get(6)?,
-            format: DatasetFormat::from_name(&format).ok_or_else(|| unknown_value(7, &format))?,
-            summary: DatasetSummary::from_json(&summary)
-                .ok_or_else(|| unknown_value(8, &summary))?,
+            format: DatasetFormat::from_name(&format).ok_or_else(|| unknown_value(&format))?,
+            summary: DatasetSummary::from_json(&summary).ok_or_else(|| unknown_value(&summary))?,
             blob: row.get(9)?,
-            size: u64::try_from(row.get::<_, i64>(10)?).unwrap_or(0),
+            size: u64::try_from(row.get::<i64>(10)?).unwrap_or(0),
             sha256: row.get(11)?,
         },
         created_at: Timestamp(row.get(12)?),
     })
 }
 
-fn fit_config(row: &Row<'_>) -> rusqlite::Result<FitConfig> {
+fn fit_config(row: &SqlRow) -> DatabaseResult<FitConfig> {
     Ok(FitConfig {
         id: row.get(0)?,
         is: NewFitConfig {
@@ -301,7 +290,7 @@ fn fit_config(row: &Row<'_>) -> rusqlite::Result<FitConfig> {
     })
 }
 
-fn derived(row: &Row<'_>) -> rusqlite::Result<Derived> {
+fn derived(row: &SqlRow) -> DatabaseResult<Derived> {
     Ok(Derived {
         is: NewDerived {
             service: row.get(0)?,
@@ -318,7 +307,7 @@ fn derived(row: &Row<'_>) -> rusqlite::Result<Derived> {
     })
 }
 
-fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
+fn job(row: &SqlRow) -> DatabaseResult<Job> {
     let state: String = row.get(6)?;
     Ok(Job {
         id: JobId(row.get(0)?),
@@ -329,19 +318,13 @@ fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
             dataset: DatasetId(row.get(4)?),
             config: row.get(5)?,
         },
-        state: JobState::from_name(&state).ok_or_else(|| unknown_value(6, &state))?,
+        state: JobState::from_name(&state).ok_or_else(|| unknown_value(&state))?,
         percentage: row.get(7)?,
         attempt: row.get(8)?,
         error: row.get(9)?,
         metrics: row.get(10)?,
         created_at: Timestamp(row.get(11)?),
-        started_at: row.get::<_, Option<i64>>(12)?.map(Timestamp),
-        ended_at: row.get::<_, Option<i64>>(13)?.map(Timestamp),
+        started_at: row.get::<Option<i64>>(12)?.map(Timestamp),
+        ended_at: row.get::<Option<i64>>(13)?.map(Timestamp),
     })
-}
-
-/// Reports a value in the database that this release does not know.
-fn unknown_value(column: usize, text: &str) -> rusqlite::Error {
-    let error = format!("unknown value `{text}`").into();
-    rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, error)
 }

@@ -1,11 +1,6 @@
-//! The batch store in SQLite.
+//! The batch store in a database of either kind.
 //!
 //! Invariant: reads never wait for writes; every write is one transaction.
-
-use std::sync::Arc;
-
-use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
 use super::record::{
     BatchEndpoint, BatchId, BatchState, FilePurpose, LineFault, LineOutcome, NewBatch, NewFile,
@@ -13,7 +8,7 @@ use super::record::{
 };
 use super::store::{BatchCreation, BatchStore, FileDeletion, FileTotals, ListPage};
 use crate::account::AccountId;
-use crate::database::sqlite::{DatabaseConnections, Sqlite};
+use crate::database::sql::{SqlConnection, SqlDatabase, SqlRow, unknown_value, values};
 use crate::database::{DatabaseResult, Timestamp};
 
 const FILE_COLUMNS: &str = "id, account, name, purpose, blob, size, sha256, created_at, expires_at";
@@ -21,19 +16,16 @@ const BATCH_COLUMNS: &str =
     "id, account, endpoint, input, metadata, state, lines, completed, failed, faults, output,
     failures, created_at, began_at, canceling_at, finalizing_at, ended_at, expires_at";
 
+/// Maximum number of outcomes that are read at once, and what each takes beside its answer, in bytes.
+const MAX_LINES: i64 = 10_000;
+const LINE_BYTES: u64 = 64;
+
 /// The batch store of a database.
 #[derive(Debug)]
-pub(crate) struct SqliteBatches(DatabaseConnections);
-
-impl SqliteBatches {
-    /// Opens the batch store of a database.
-    pub(crate) fn open(database: &Sqlite) -> DatabaseResult<Arc<Self>> {
-        DatabaseConnections::open(database).map(|connections| Arc::new(Self(connections)))
-    }
-}
+pub(crate) struct SqlBatches(pub(crate) SqlDatabase);
 
 #[async_trait::async_trait]
-impl BatchStore for SqliteBatches {
+impl BatchStore for SqlBatches {
     async fn create_file(&self, new: NewFile, now: Timestamp) -> DatabaseResult<StoredFile> {
         let created = self.0.write(|connection| insert(connection, &new, now));
         created.map(|id| StoredFile {
@@ -64,24 +56,27 @@ impl BatchStore for SqliteBatches {
             ORDER BY id {order} LIMIT ?4"
         );
         let purpose = purpose.map(FilePurpose::name);
-        let values = params![account.0, page.start(), purpose, size_limit(page.most)];
-        self.0.rows(&sql, values, stored_file)
+        let values = values![account.0, page.start(), purpose, size_limit(page.most)];
+        self.0.rows(&sql, &values, stored_file)
     }
 
     async fn all_files(&self) -> DatabaseResult<Vec<StoredFile>> {
         let sql = format!("SELECT {FILE_COLUMNS} FROM file ORDER BY id");
-        self.0.rows(&sql, [], stored_file)
+        self.0.rows(&sql, &[], stored_file)
     }
 
     async fn totals(&self, account: AccountId) -> DatabaseResult<FileTotals> {
-        let files = "SELECT count(*), coalesce(sum(size), 0) FROM file WHERE account = ?1";
-        let answers = "SELECT coalesce(sum(bytes), 0) FROM batch INDEXED BY batch_open
+        let files = "SELECT count(*), CAST(coalesce(sum(size), 0) AS BIGINT) FROM file
+            WHERE account = ?1";
+        let answers =
+            "SELECT CAST(coalesce(sum(bytes), 0) AS BIGINT) FROM batch INDEXED BY batch_open
             WHERE ended_at IS NULL AND account = ?1";
         self.0.read(|connection| {
-            let (files, bytes) = connection.query_row(files, [account.0], |row| {
+            let (files, bytes) = connection.only_row(files, &values![account.0], |row| {
                 Ok((number(row, 0)?, number(row, 1)?))
             })?;
-            let answers = connection.query_row(answers, [account.0], |row| number(row, 0))?;
+            let answers =
+                connection.only_row(answers, &values![account.0], |row| number(row, 0))?;
             Ok(FileTotals {
                 files,
                 bytes: bytes.saturating_add(answers),
@@ -94,17 +89,16 @@ impl BatchStore for SqliteBatches {
         account: AccountId,
         id: StoredFileId,
     ) -> DatabaseResult<FileDeletion> {
-        let needed =
-            "SELECT id FROM batch INDEXED BY batch_open WHERE ended_at IS NULL AND input = ?1";
+        let needed = "SELECT id FROM batch INDEXED BY batch_open
+            WHERE ended_at IS NULL AND input = ?1 ORDER BY id LIMIT 1";
         self.0.write(|connection| {
             let Some(found) = find_file(connection, account, id)? else {
                 return Ok(FileDeletion::Unknown);
             };
-            let batch = connection.query_row(needed, [id.0], |row| row.get(0));
-            if let Some(batch) = batch.optional()? {
+            if let Some(batch) = connection.row(needed, &values![id.0], |row| row.get(0))? {
                 return Ok(FileDeletion::Needed(BatchId(batch)));
             }
-            connection.execute("DELETE FROM file WHERE id = ?1", [id.0])?;
+            connection.execute("DELETE FROM file WHERE id = ?1", &values![id.0])?;
             Ok(FileDeletion::Done(Box::new(found)))
         })
     }
@@ -125,20 +119,20 @@ impl BatchStore for SqliteBatches {
             if find_file(connection, new.account, new.input)?.is_none() {
                 return Ok(BatchCreation::NoInput);
             }
-            let open = connection.query_row(open, [new.account.0], |row| number(row, 0))?;
+            let open = connection.only_row(open, &values![new.account.0], |row| number(row, 0))?;
             if open >= most_open as u64 {
                 return Ok(BatchCreation::TooMany);
             }
-            let values = params![
+            let values = values![
                 new.account.0,
                 new.endpoint.path(),
                 new.input.0,
-                new.metadata,
+                &new.metadata,
                 BatchState::Validating.name(),
                 now.0,
                 new.expires_at.0
             ];
-            let created = connection.query_row(&sql, values, batch)?;
+            let created = connection.only_row(&sql, &values, batch)?;
             Ok(BatchCreation::Done(Box::new(created)))
         })
     }
@@ -157,8 +151,8 @@ impl BatchStore for SqliteBatches {
             "SELECT {BATCH_COLUMNS} FROM batch INDEXED BY batch_of_account
             WHERE account = ?1 AND id {compares} ?2 ORDER BY id {order} LIMIT ?3"
         );
-        let values = params![account.0, page.start(), size_limit(page.most)];
-        self.0.rows(&sql, values, batch)
+        let values = values![account.0, page.start(), size_limit(page.most)];
+        self.0.rows(&sql, &values, batch)
     }
 
     async fn open_batches(&self) -> DatabaseResult<Vec<StoredBatch>> {
@@ -166,15 +160,15 @@ impl BatchStore for SqliteBatches {
             "SELECT {BATCH_COLUMNS} FROM batch INDEXED BY batch_open
             WHERE ended_at IS NULL ORDER BY id"
         );
-        self.0.rows(&sql, [], batch)
+        self.0.rows(&sql, &[], batch)
     }
 
     async fn begin(&self, id: BatchId, lines: u64, now: Timestamp) -> DatabaseResult<()> {
         let sql = "UPDATE batch SET state = ?2, lines = ?3, began_at = ?4
             WHERE id = ?1 AND state = ?5";
         let (next, now_is) = (BatchState::InProgress.name(), BatchState::Validating.name());
-        let values = params![id.0, next, bytes_limit(lines), now.0, now_is];
-        self.0.change(sql, values).map(drop)
+        let values = values![id.0, next, bytes_limit(lines), now.0, now_is];
+        self.0.change(sql, &values).map(drop)
     }
 
     async fn reject(
@@ -189,7 +183,7 @@ impl BatchStore for SqliteBatches {
         let faults = serde_json::to_string(&faults).unwrap_or_default();
         let (next, now_is) = (BatchState::Failed.name(), BatchState::Validating.name());
         self.0
-            .change(sql, params![id.0, next, faults, now.0, now_is])
+            .change(sql, &values![id.0, next, faults, now.0, now_is])
             .map(drop)
     }
 
@@ -199,7 +193,7 @@ impl BatchStore for SqliteBatches {
         let (first, second) = (BatchState::Validating.name(), BatchState::InProgress.name());
         let next = BatchState::Canceling.name();
         self.0.write(|connection| {
-            connection.execute(sql, params![id.0, next, now.0, first, second])?;
+            connection.execute(sql, &values![id.0, next, now.0, first, second])?;
             find_batch(connection, id)
         })
     }
@@ -208,13 +202,13 @@ impl BatchStore for SqliteBatches {
         let sql = "UPDATE batch SET state = ?2, finalizing_at = ?3 WHERE id = ?1 AND state = ?4";
         let (next, now_is) = (BatchState::Finalizing.name(), BatchState::InProgress.name());
         self.0
-            .change(sql, params![id.0, next, now.0, now_is])
+            .change(sql, &values![id.0, next, now.0, now_is])
             .map(drop)
     }
 
     async fn answered_lines(&self, id: BatchId) -> DatabaseResult<Vec<u64>> {
         let sql = "SELECT line FROM batch_line INDEXED BY batch_line_of WHERE batch = ?1";
-        self.0.rows(sql, [id.0], |row| number(row, 0))
+        self.0.rows(sql, &values![id.0], |row| number(row, 0))
     }
 
     async fn store_lines(&self, id: BatchId, outcomes: &[LineOutcome]) -> DatabaseResult<()> {
@@ -225,11 +219,10 @@ impl BatchStore for SqliteBatches {
         self.0.write(|connection| {
             let (mut completed, mut failed, mut bytes) = (0_i64, 0_i64, 0_u64);
             for outcome in outcomes {
-                let mut insert = connection.prepare_cached(line)?;
                 let number = bytes_limit(outcome.line);
                 let (custom_id, answer) = (&outcome.custom_id, &outcome.answer);
-                let values = params![id.0, number, custom_id, outcome.status, answer];
-                if insert.execute(values)? == 0 {
+                let values = values![id.0, number, custom_id, outcome.status, answer];
+                if connection.execute(line, &values)? == 0 {
                     continue;
                 }
                 bytes += answer.len() as u64;
@@ -239,31 +232,36 @@ impl BatchStore for SqliteBatches {
                     failed += 1;
                 }
             }
-            let values = params![id.0, completed, failed, bytes_limit(bytes)];
-            connection.execute(counts, values).map(drop)
+            let values = values![id.0, completed, failed, bytes_limit(bytes)];
+            connection.execute(counts, &values).map(drop)
         })
     }
 
     async fn lines(&self, id: BatchId, after: u64, bytes: u64) -> DatabaseResult<Vec<LineOutcome>> {
-        let sql = "SELECT line, custom_id, status, answer FROM batch_line INDEXED BY batch_line_of
-            WHERE batch = ?1 AND line > ?2 ORDER BY line";
+        let sizes = "SELECT line, length(answer) FROM batch_line INDEXED BY batch_line_of
+            WHERE batch = ?1 AND line > ?2 ORDER BY line LIMIT ?3";
+        let lines = "SELECT line, custom_id, status, answer FROM batch_line
+            INDEXED BY batch_line_of WHERE batch = ?1 AND line > ?2 AND line <= ?3 ORDER BY line";
+        let after = bytes_limit(after);
         self.0.read(|connection| {
-            let mut read = connection.prepare_cached(sql)?;
-            let mut rows = read.query(params![id.0, bytes_limit(after)])?;
-            let (mut found, mut size) = (Vec::new(), 0_u64);
-            while size < bytes
-                && let Some(row) = rows.next()?
-            {
-                let answer: Vec<u8> = row.get(3)?;
-                size += answer.len() as u64 + 64;
-                found.push(LineOutcome {
+            let (mut size, mut last) = (0_u64, after);
+            for row in connection.query(sizes, &values![id.0, after, MAX_LINES])? {
+                if size >= bytes {
+                    break;
+                }
+                last = row.get(0)?;
+                size += number(&row, 1)? + LINE_BYTES;
+            }
+            let rows = connection.query(lines, &values![id.0, after, last])?;
+            let outcomes = rows.iter().map(|row| {
+                Ok(LineOutcome {
                     line: number(row, 0)?,
                     custom_id: row.get(1)?,
                     status: row.get(2)?,
-                    answer,
-                });
-            }
-            Ok(found)
+                    answer: row.get(3)?,
+                })
+            });
+            outcomes.collect()
         })
     }
 
@@ -283,17 +281,17 @@ impl BatchStore for SqliteBatches {
             });
             let (output, failures) = (output?, failures?);
             let [output, failures] = [output, failures].map(|file| file.map(|file| file.0));
-            let values = params![id.0, state.name(), output, failures, now.0];
-            connection.execute(sql, values).map(drop)
+            let values = values![id.0, state.name(), output, failures, now.0];
+            connection.execute(sql, &values).map(drop)
         })
     }
 
     async fn delete_lines(&self, most: usize) -> DatabaseResult<usize> {
         // From the ended batches to their lines: open ones may have many.
-        let sql = "DELETE FROM batch_line WHERE rowid IN (SELECT batch_line.rowid
+        let sql = "DELETE FROM batch_line WHERE (batch, line) IN (SELECT batch_line.batch, batch_line.line
             FROM batch INDEXED BY batch_ended CROSS JOIN batch_line INDEXED BY batch_line_of
             WHERE batch.ended_at IS NOT NULL AND batch_line.batch = batch.id LIMIT ?1)";
-        self.0.change(sql, [size_limit(most)])
+        self.0.change(sql, &values![size_limit(most)])
     }
 
     async fn purge(
@@ -311,14 +309,13 @@ impl BatchStore for SqliteBatches {
             WHERE ended_at <= ?1 AND NOT EXISTS
                 (SELECT 1 FROM batch_line INDEXED BY batch_line_of WHERE batch_line.batch = batch.id)
             ORDER BY ended_at LIMIT ?2)";
-        let values = params![now.0, size_limit(most)];
-        let found = self.0.rows(&expired, values, stored_file)?;
+        let values = values![now.0, size_limit(most)];
+        let found = self.0.rows(&expired, &values, stored_file)?;
         self.0.write(|connection| {
-            let ids = found.iter().map(|file| Value::Integer(file.id.0));
-            let places = vec!["?"; found.len()].join(", ");
-            let files = format!("DELETE FROM file WHERE id IN ({places})");
-            connection.execute(&files, params_from_iter(ids))?;
-            connection.execute(ended, params![ended_before.0, size_limit(most)])
+            for file in &found {
+                connection.execute("DELETE FROM file WHERE id = ?1", &values![file.id.0])?;
+            }
+            connection.execute(ended, &values![ended_before.0, size_limit(most)])
         })?;
         Ok(found)
     }
@@ -348,58 +345,56 @@ fn bytes_limit(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+fn number(row: &SqlRow, column: usize) -> DatabaseResult<u64> {
     let number: i64 = row.get(column)?;
     Ok(u64::try_from(number).unwrap_or(0))
 }
 
 fn insert(
-    connection: &Connection,
+    connection: &mut dyn SqlConnection,
     new: &NewFile,
     now: Timestamp,
-) -> rusqlite::Result<StoredFileId> {
+) -> DatabaseResult<StoredFileId> {
     let sql =
         "INSERT INTO file (account, name, purpose, blob, size, sha256, created_at, expires_at)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) RETURNING id";
-    let values = params![
+    let values = values![
         new.account.0,
-        new.name,
+        &new.name,
         new.purpose.name(),
-        new.blob,
+        &new.blob,
         bytes_limit(new.size),
         new.sha256,
         now.0,
         new.expires_at.0
     ];
-    connection.query_row(sql, values, |row| row.get(0).map(StoredFileId))
+    connection.only_row(sql, &values, |row| row.get(0).map(StoredFileId))
 }
 
 fn find_file(
-    connection: &Connection,
+    connection: &mut dyn SqlConnection,
     account: AccountId,
     id: StoredFileId,
-) -> rusqlite::Result<Option<StoredFile>> {
+) -> DatabaseResult<Option<StoredFile>> {
     let sql = format!("SELECT {FILE_COLUMNS} FROM file WHERE id = ?1 AND account = ?2");
-    connection
-        .query_row(&sql, [id.0, account.0], stored_file)
-        .optional()
+    connection.row(&sql, &values![id.0, account.0], stored_file)
 }
 
-fn find_batch(connection: &Connection, id: BatchId) -> rusqlite::Result<Option<StoredBatch>> {
+fn find_batch(
+    connection: &mut dyn SqlConnection,
+    id: BatchId,
+) -> DatabaseResult<Option<StoredBatch>> {
     let sql = format!("SELECT {BATCH_COLUMNS} FROM batch WHERE id = ?1");
-    connection.query_row(&sql, [id.0], batch).optional()
+    connection.row(&sql, &values![id.0], batch)
 }
 
 /// Reads a name that this or a later release wrote.
-fn named<T>(row: &Row<'_>, column: usize, read: fn(&str) -> Option<T>) -> rusqlite::Result<T> {
+fn named<T>(row: &SqlRow, column: usize, read: fn(&str) -> Option<T>) -> DatabaseResult<T> {
     let name: String = row.get(column)?;
-    read(&name).ok_or_else(|| {
-        let error = format!("unknown name `{name}`").into();
-        rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, error)
-    })
+    read(&name).ok_or_else(|| unknown_value(&name))
 }
 
-fn stored_file(row: &Row<'_>) -> rusqlite::Result<StoredFile> {
+fn stored_file(row: &SqlRow) -> DatabaseResult<StoredFile> {
     Ok(StoredFile {
         id: StoredFileId(row.get(0)?),
         is: NewFile {
@@ -415,9 +410,9 @@ fn stored_file(row: &Row<'_>) -> rusqlite::Result<StoredFile> {
     })
 }
 
-fn batch(row: &Row<'_>) -> rusqlite::Result<StoredBatch> {
-    let time = |column: usize| -> rusqlite::Result<Option<Timestamp>> {
-        Ok(row.get::<_, Option<i64>>(column)?.map(Timestamp))
+fn batch(row: &SqlRow) -> DatabaseResult<StoredBatch> {
+    let time = |column: usize| -> DatabaseResult<Option<Timestamp>> {
+        Ok(row.get::<Option<i64>>(column)?.map(Timestamp))
     };
     let faults: Option<String> = row.get(9)?;
     let faults = faults.and_then(|faults| serde_json::from_str(&faults).ok());
@@ -435,8 +430,8 @@ fn batch(row: &Row<'_>) -> rusqlite::Result<StoredBatch> {
         completed: number(row, 7)?,
         failed: number(row, 8)?,
         faults: faults.unwrap_or_default(),
-        output: row.get::<_, Option<i64>>(10)?.map(StoredFileId),
-        failures: row.get::<_, Option<i64>>(11)?.map(StoredFileId),
+        output: row.get::<Option<i64>>(10)?.map(StoredFileId),
+        failures: row.get::<Option<i64>>(11)?.map(StoredFileId),
         created_at: Timestamp(row.get(12)?),
         began_at: time(13)?,
         canceling_at: time(14)?,
