@@ -22,7 +22,7 @@ use tokio_postgres::config::SslMode;
 use tokio_postgres::{Config, IsolationLevel, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::blocking::may_block;
+use super::blocking::off_runtime;
 use super::sql::SqlConnection;
 use super::{DatabaseError, DatabaseResult};
 use connection::PostgresSession;
@@ -68,8 +68,7 @@ impl Postgres {
             .enable_all()
             .build();
         let runtime = runtime.map_err(|error| other(format!("cannot start a runtime: {error}")))?;
-        let manager = manager(config).map_err(other)?;
-        let pool = Pool::builder(manager)
+        let pool = Pool::builder(manager(config))
             .max_size(MAX_CONNECTIONS)
             .runtime(PoolRuntime::Tokio1)
             .wait_timeout(Some(CONNECT_TIME))
@@ -90,7 +89,7 @@ impl Postgres {
         &self,
         call: impl FnOnce(&mut dyn SqlConnection) -> DatabaseResult<T> + Send,
     ) -> DatabaseResult<T> {
-        self.off_runtime(|| {
+        off_runtime(|| {
             let client = self.wait(self.client())?;
             call(&mut PostgresSession::new(self, &client))
         })
@@ -101,7 +100,7 @@ impl Postgres {
         &self,
         mut call: impl FnMut(&mut dyn SqlConnection) -> DatabaseResult<T> + Send,
     ) -> DatabaseResult<T> {
-        self.off_runtime(|| {
+        off_runtime(|| {
             let mut client = self.wait(self.client())?;
             let mut attempt = 1;
             loop {
@@ -184,27 +183,10 @@ impl Postgres {
         transaction.commit().await.map_err(fault)
     }
 
-    /// Runs work outside the caller's runtime, which it would block.
-    fn off_runtime<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        match tokio::runtime::Handle::try_current() {
-            Err(_) => work(),
-            Ok(runtime)
-                if runtime.runtime_flavor() == tokio::runtime::RuntimeFlavor::MultiThread =>
-            {
-                may_block(work)
-            }
-            // A runtime of one thread cannot block: another thread does the work.
-            Ok(_) => std::thread::scope(|scope| match scope.spawn(work).join() {
-                Ok(done) => done,
-                Err(panic) => std::panic::resume_unwind(panic),
-            }),
-        }
-    }
-
     /// Waits for the database.
     fn wait<T: Send>(&self, work: impl Future<Output = T> + Send) -> T {
         match &self.0.runtime {
-            Some(runtime) => self.off_runtime(|| runtime.handle().block_on(work)),
+            Some(runtime) => off_runtime(|| runtime.handle().block_on(work)),
             None => unreachable!("the runtime is there until the end"),
         }
     }
@@ -225,12 +207,12 @@ impl fmt::Debug for Postgres {
 }
 
 /// Connects with TLS, unless the URL says `sslmode=disable`.
-fn manager(config: Config) -> Result<Manager, String> {
+fn manager(config: Config) -> Manager {
     let recycling = ManagerConfig {
         recycling_method: RecyclingMethod::Fast,
     };
     if config.get_ssl_mode() == SslMode::Disable {
-        return Ok(Manager::from_config(config, NoTls, recycling));
+        return Manager::from_config(config, NoTls, recycling);
     }
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
@@ -238,9 +220,5 @@ fn manager(config: Config) -> Result<Manager, String> {
     let tls = ClientConfig::builder()
         .with_root_certificates(roots)
         .with_no_client_auth();
-    Ok(Manager::from_config(
-        config,
-        MakeRustlsConnect::new(tls),
-        recycling,
-    ))
+    Manager::from_config(config, MakeRustlsConnect::new(tls), recycling)
 }

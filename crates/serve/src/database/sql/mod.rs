@@ -15,7 +15,7 @@ pub(crate) use value::{SqlValue, values};
 /// A database whose tables hold records: accounts, datasets, jobs, batches and events.
 #[derive(Debug)]
 pub(crate) enum SqlDatabase {
-    Sqlite(DatabaseConnections),
+    Sqlite(Box<DatabaseConnections>),
     Postgres(Postgres),
 }
 
@@ -61,7 +61,7 @@ impl dyn SqlConnection + '_ {
 impl SqlDatabase {
     /// Opens the connections to an SQLite database.
     pub(crate) fn of_sqlite(database: &Sqlite) -> DatabaseResult<Self> {
-        DatabaseConnections::open(database).map(Self::Sqlite)
+        DatabaseConnections::open(database).map(|opened| Self::Sqlite(Box::new(opened)))
     }
 
     /// Reads from the database.
