@@ -169,7 +169,7 @@ async fn attach(
     let settings = |service: &Service, token: InstanceToken| InstanceSettings {
         gates: connection.gates.clone(),
         token,
-        descriptor: descriptor(service, true),
+        descriptor: descriptor(service),
         hostname: args.gate.name.clone().or_else(hostname),
         image: Some(image()),
         worker: None,
@@ -182,20 +182,16 @@ async fn attach(
         (service, settings)
     });
     let all: Vec<_> = all.collect();
-    let fittable = all
-        .iter()
-        .find(|(_, settings)| settings.descriptor.fittable);
-    let trained = match fittable {
+    let trainable = all.iter().find(|(service, _)| service.is_trainable());
+    let trained = match trainable {
         Some((_, settings)) => {
-            let folder = data_dir::folder(args.trained.as_deref(), TRAINED_FOLDER);
-            let folder = folder.map_err(Failure::Other)?;
             let packages = package_options(settings.clone(), &engines, Arc::clone(&memory));
-            let trained = TrainedServices::open(folder, packages).await;
-            Some(trained.map_err(Failure::Other)?)
+            trained_services(args, packages).await?
         }
         None => None,
     };
-    for (service, settings) in all {
+    for (service, mut settings) in all {
+        settings.descriptor.fittable = trained.is_some() && service.is_trainable();
         // Writing to a string cannot fail.
         let _ = writeln!(text, "attaching {} to {names}", service.name);
         let (found, name) = (Arc::clone(&catalog), service.name.clone());
@@ -213,6 +209,27 @@ async fn attach(
     }
     catalog.stop().await;
     Ok(())
+}
+
+/// Returns the services that gates train here; `None` if another process has the user's directory for them.
+async fn trained_services(
+    args: &AttachArgs,
+    packages: PackageOptions,
+) -> Result<Option<Arc<TrainedServices>>, Failure> {
+    let folder = data_dir::folder(args.trained.as_deref(), TRAINED_FOLDER);
+    let folder = folder.map_err(Failure::Other)?;
+    let trained = TrainedServices::open(folder.clone(), packages).await;
+    let trained = trained.map_err(Failure::Other)?;
+    if trained.is_none() {
+        let shown = folder.display();
+        let message = format!("{shown}: another pkgtool keeps its trained services there");
+        if args.trained.is_some() {
+            return Err(Failure::Other(format!("{message}; name another directory")));
+        }
+        let message = format!("{message}; to train here, too, name a directory with --trained");
+        output::print_message("warning", &message);
+    }
+    Ok(trained)
 }
 
 /// Returns how folders of packages become instances.

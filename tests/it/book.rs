@@ -216,6 +216,8 @@ fn served(block: &str) -> String {
         .current_dir(root())
         .env("PKGTOOL_URL", format!("http://{}", gateway.address))
         .env("PATH", path)
+        // What commands keep for their user.
+        .env("XDG_DATA_HOME", gateway.data().join("user"))
         .output()
         .expect("bash runs");
     let printed = String::from_utf8_lossy(&ran.stdout).into_owned();

@@ -225,7 +225,9 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("serve/batch", &["serve/database", "serve/account"]),
     ("serve/client", &[]),
     ("serve/database", &[]),
-    ("serve/database/sqlite", &[]),
+    ("serve/database/postgres", &["serve/database/sql"]),
+    ("serve/database/sql", &[]),
+    ("serve/database/sqlite", &["serve/database/sql"]),
     (
         "serve/gateway",
         &[

@@ -7,7 +7,8 @@ use super::record::{
 };
 use super::store::{AccountStore, NewConfig, NewKey, NewLogin, StoredKey};
 use super::token::{NewWorkerToken, StoredWorkerToken, WorkerToken};
-use crate::database::sql::{SqlDatabase, SqlRow, values};
+use crate::database::sql::{SqlRow, values};
+use crate::database::tables::SqlDatabase;
 use crate::database::{DatabaseError, DatabaseResult, Day, Timestamp};
 
 /// Columns of an account.

@@ -246,9 +246,9 @@ pub fn hostname() -> Option<String> {
     sysinfo::System::host_name()
 }
 
-/// Describes a service to a gate, which may train on it if that is wanted and possible.
+/// Describes a service to a gate, as one that is not trained.
 #[must_use]
-pub fn descriptor(service: &Service, is_trained: bool) -> ServiceDescriptorProto {
+pub fn descriptor(service: &Service) -> ServiceDescriptorProto {
     let text = |name: &str| ParamDescriptorProto {
         r#type: name.to_owned(),
     };
@@ -272,7 +272,7 @@ pub fn descriptor(service: &Service, is_trained: bool) -> ServiceDescriptorProto
     }
     ServiceDescriptorProto {
         name: service.name.clone(),
-        fittable: is_trained && service.device().is_some_and(|device| device.is_trainable()),
+        fittable: false,
         methods: HashMap::from([("predict".to_owned(), predict)]),
         schema_files,
     }

@@ -95,7 +95,7 @@ impl PackageOptions {
         let settings = InstanceSettings {
             gates: place.gates,
             token: InstanceToken::new(place.token),
-            descriptor: descriptor(service, false),
+            descriptor: descriptor(service),
             worker: None,
             ..self.settings.clone()
         };

@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 
 use super::package::{AttachedPackage, InstancePlace, PackageOptions};
 use super::{call_error, failed, refused};
-use crate::database::make_directory;
+use crate::database::{DataLock, DatabaseError, make_directory};
 use crate::service::attached::request_of;
 use crate::service::{CallError, Device, Refusal, Service, strip_directories};
 use crate::task::TaskFailure;
@@ -54,6 +54,8 @@ pub struct TrainedServices {
     attached: Mutex<TrainedInstances>,
     /// One training runs at a time.
     turn: Semaphore,
+    /// Keeps other processes out of the folder.
+    _lock: DataLock,
 }
 
 #[derive(Default)]
@@ -76,22 +78,32 @@ struct AttachedRecord {
 }
 
 impl TrainedServices {
-    /// Opens a folder, and attaches the services that were trained there.
-    pub async fn open(folder: PathBuf, packages: PackageOptions) -> Result<Arc<Self>, String> {
+    /// Opens a folder, and attaches the services that were trained there. Returns `None` if another process has opened
+    /// it.
+    pub async fn open(
+        folder: PathBuf,
+        packages: PackageOptions,
+    ) -> Result<Option<Arc<Self>>, String> {
         make_directory(&folder).map_err(|error| error.to_string())?;
         // The operator chose it, whatever links lead there.
         bounds::choose(&folder);
         let making = folder.join(IN_PROGRESS_FOLDER);
-        if making.exists() {
-            // Packages in progress from an earlier process.
-            std::fs::remove_dir_all(&making).map_err(|error| disk(&making, &error))?;
+        let lock = match DataLock::take(&making) {
+            Ok(lock) => lock,
+            Err(DatabaseError::InUse { .. }) => return Ok(None),
+            Err(error) => return Err(error.to_string()),
+        };
+        let entries = std::fs::read_dir(&making).map_err(|error| disk(&making, &error))?;
+        for entry in entries.flatten().filter(|entry| entry.path().is_dir()) {
+            // A package in progress from an earlier process.
+            remove(&entry.path());
         }
-        make_directory(&making).map_err(|error| error.to_string())?;
         let trained = Self {
             packages,
             folder,
             attached: Mutex::default(),
             turn: Semaphore::new(1),
+            _lock: lock,
         };
         for record in trained.records()? {
             let folder = record.folder.clone();
@@ -99,7 +111,7 @@ impl TrainedServices {
                 tracing::warn!(folder, reason, "cannot attach a trained service");
             }
         }
-        Ok(Arc::new(trained))
+        Ok(Some(Arc::new(trained)))
     }
 
     /// Lets the requests of all services end.
@@ -418,7 +430,7 @@ fn model_token(service: &str) -> String {
 
 fn remove(folder: &Path) {
     if let Err(error) = std::fs::remove_dir_all(folder) {
-        tracing::warn!(%error, folder = %folder.display(), "cannot remove an earlier result");
+        tracing::warn!(%error, folder = %folder.display(), "cannot remove the files of an earlier training");
     }
 }
 

@@ -8,7 +8,8 @@ use super::record::{
 };
 use super::store::{BatchCreation, BatchStore, FileDeletion, FileTotals, ListPage};
 use crate::account::AccountId;
-use crate::database::sql::{SqlConnection, SqlDatabase, SqlRow, unknown_value, values};
+use crate::database::sql::{SqlConnection, SqlRow, unknown_value, values};
+use crate::database::tables::SqlDatabase;
 use crate::database::{DatabaseResult, Timestamp};
 
 const FILE_COLUMNS: &str = "id, account, name, purpose, blob, size, sha256, created_at, expires_at";

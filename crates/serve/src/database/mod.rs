@@ -12,6 +12,7 @@ mod retention;
 mod space;
 pub(crate) mod sql;
 pub(crate) mod sqlite;
+pub(crate) mod tables;
 mod timestamp;
 mod url;
 

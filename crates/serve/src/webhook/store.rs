@@ -4,7 +4,8 @@ use serde_json::json;
 
 use super::WebhookOptions;
 use crate::account::AccountId;
-use crate::database::sql::{SqlDatabase, SqlRow, values};
+use crate::database::sql::{SqlRow, values};
+use crate::database::tables::SqlDatabase;
 use crate::database::{DatabaseResult, Timestamp};
 
 /// Maximum number of events that are assigned at once.

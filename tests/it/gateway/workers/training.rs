@@ -7,6 +7,7 @@ use super::{Running, python_service, start, until_attached, workers};
 use crate::gateway::examples;
 use crate::support::environment::EnvironmentPiece;
 use crate::support::gateway::{Gateway, Setup};
+use crate::support::run::pkgtool;
 
 fn info(gateway: &Gateway, service: &str) -> Value {
     gateway
@@ -197,4 +198,38 @@ fn a_package_learns_on_its_worker() {
     );
     assert_eq!(workers(&gateway).len(), 2);
     drop(worker);
+}
+
+/// The folder of trained services belongs to one process.
+#[test]
+fn a_folder_of_trained_services_is_not_shared() {
+    let gateway = start();
+    let token = gateway.worker_token("hush_sentence", "first");
+    let trained = tempfile::tempdir().expect("a folder");
+    let worker = Running::attach_in(&gateway, &token, "hush-sentence", trained.path());
+    until_attached(&gateway, 1);
+    let second = |arguments: &[&str]| {
+        let package = examples().join("hush-sentence").display().to_string();
+        let gate = gateway.gate();
+        let command = ["attach", "--plain", "--gate", &gate, &package];
+        pkgtool([&command[..], arguments].concat()).variable("MLP_SERVICE_TOKEN", &token)
+    };
+    let folder = trained.path().display().to_string();
+    let refused = second(&["--trained", &folder]).run();
+    assert_eq!(refused.code, 2, "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("another pkgtool"),
+        "{}",
+        refused.stderr
+    );
+    drop(worker);
+    until_attached(&gateway, 0);
+    // A file that nobody wrote is not overwritten.
+    std::fs::write(trained.path().join(".attached.json"), "{").expect("it can be written");
+    let refused = second(&["--trained", &folder]).run();
+    assert!(
+        refused.stderr.contains("remove the file"),
+        "{}",
+        refused.stderr
+    );
 }

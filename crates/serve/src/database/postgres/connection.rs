@@ -4,20 +4,20 @@ use deadpool_postgres::GenericClient;
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
-use super::Postgres;
+use super::driver::Driver;
 use super::statement::for_postgres;
 use crate::database::DatabaseResult;
 use crate::database::sql::{SqlConnection, SqlRow, SqlValue};
 
 /// A connection, or a transaction on it.
 pub(super) struct PostgresSession<'c, C> {
-    database: &'c Postgres,
+    driver: &'c Driver,
     client: &'c C,
 }
 
 impl<'c, C: GenericClient + Sync> PostgresSession<'c, C> {
-    pub(super) fn new(database: &'c Postgres, client: &'c C) -> Self {
-        Self { database, client }
+    pub(super) fn new(driver: &'c Driver, client: &'c C) -> Self {
+        Self { driver, client }
     }
 
     async fn rows(
@@ -45,15 +45,15 @@ impl<'c, C: GenericClient + Sync> PostgresSession<'c, C> {
 
 impl<C: GenericClient + Sync> SqlConnection for PostgresSession<'_, C> {
     fn execute(&mut self, sql: &str, values: &[SqlValue]) -> DatabaseResult<usize> {
-        let changed = self.database.wait(self.changed(sql, values));
-        let changed = changed.map_err(|error| self.database.0.place.error(&error))?;
+        let changed = self.driver.wait(self.changed(sql, values));
+        let changed = changed.map_err(|error| self.driver.place.error(&error))?;
         Ok(usize::try_from(changed).unwrap_or(usize::MAX))
     }
 
     fn query(&mut self, sql: &str, values: &[SqlValue]) -> DatabaseResult<Vec<SqlRow>> {
         let read = |rows: Vec<Row>| rows.iter().map(read).collect();
-        let rows = self.database.wait(self.rows(sql, values)).and_then(read);
-        rows.map_err(|error| self.database.0.place.error(&error))
+        let rows = self.driver.wait(self.rows(sql, values)).and_then(read);
+        rows.map_err(|error| self.driver.place.error(&error))
     }
 }
 

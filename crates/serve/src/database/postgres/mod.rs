@@ -6,6 +6,7 @@
 //! for this reason runs again. The schema is migrated before anything else reads it, by one process at a time.
 
 mod connection;
+mod driver;
 mod error;
 mod statement;
 
@@ -17,7 +18,6 @@ use deadpool_postgres::{
     Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime as PoolRuntime,
 };
 use rustls::{ClientConfig, RootCertStore};
-use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::config::SslMode;
 use tokio_postgres::{Config, IsolationLevel, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -26,6 +26,7 @@ use super::blocking::off_runtime;
 use super::sql::SqlConnection;
 use super::{DatabaseError, DatabaseResult};
 use connection::PostgresSession;
+use driver::Driver;
 use error::{ErrorPlace, is_conflict};
 
 /// Migrations, in order. The schema's version is the number of migrations that have run.
@@ -47,9 +48,7 @@ pub(crate) struct Postgres(Arc<OpenPostgres>);
 
 struct OpenPostgres {
     pool: Pool,
-    place: ErrorPlace,
-    /// Drives the connections. It is there until the end.
-    runtime: Option<Runtime>,
+    driver: Driver,
 }
 
 impl Postgres {
@@ -62,12 +61,7 @@ impl Postgres {
         if config.get_application_name().is_none() {
             config.application_name("pkgtool");
         }
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("postgres")
-            .enable_all()
-            .build();
-        let runtime = runtime.map_err(|error| other(format!("cannot start a runtime: {error}")))?;
+        let driver = Driver::start(place.clone())?;
         let pool = Pool::builder(manager(config))
             .max_size(MAX_CONNECTIONS)
             .runtime(PoolRuntime::Tokio1)
@@ -75,12 +69,8 @@ impl Postgres {
             .create_timeout(Some(CONNECT_TIME))
             .build();
         let pool = pool.map_err(|error| other(error.to_string()))?;
-        let database = Self(Arc::new(OpenPostgres {
-            pool,
-            place,
-            runtime: Some(runtime),
-        }));
-        database.wait(database.migrate())?;
+        let database = Self(Arc::new(OpenPostgres { pool, driver }));
+        database.0.driver.wait(database.migrate())?;
         Ok(database)
     }
 
@@ -90,8 +80,8 @@ impl Postgres {
         call: impl FnOnce(&mut dyn SqlConnection) -> DatabaseResult<T> + Send,
     ) -> DatabaseResult<T> {
         off_runtime(|| {
-            let client = self.wait(self.client())?;
-            call(&mut PostgresSession::new(self, &client))
+            let client = self.0.driver.wait(self.client())?;
+            call(&mut PostgresSession::new(&self.0.driver, &client))
         })
     }
 
@@ -101,7 +91,7 @@ impl Postgres {
         mut call: impl FnMut(&mut dyn SqlConnection) -> DatabaseResult<T> + Send,
     ) -> DatabaseResult<T> {
         off_runtime(|| {
-            let mut client = self.wait(self.client())?;
+            let mut client = self.0.driver.wait(self.client())?;
             let mut attempt = 1;
             loop {
                 let done = self.attempt(&mut client, &mut call);
@@ -126,30 +116,32 @@ impl Postgres {
             let begun = builder
                 .isolation_level(IsolationLevel::Serializable)
                 .start();
-            begun.await.map_err(|error| self.0.place.error(&error))
+            begun
+                .await
+                .map_err(|error| self.0.driver.place.error(&error))
         };
-        let transaction = self.wait(begin)?;
+        let transaction = self.0.driver.wait(begin)?;
         // Dropping the transaction rolls it back.
-        let done = call(&mut PostgresSession::new(self, &transaction))?;
+        let done = call(&mut PostgresSession::new(&self.0.driver, &transaction))?;
         let commit = async {
             transaction
                 .commit()
                 .await
-                .map_err(|error| self.0.place.error(&error))
+                .map_err(|error| self.0.driver.place.error(&error))
         };
-        self.wait(commit)?;
+        self.0.driver.wait(commit)?;
         Ok(done)
     }
 
     async fn client(&self) -> DatabaseResult<Object> {
         let client = self.0.pool.get().await;
-        client.map_err(|error| self.0.place.pool_error(error))
+        client.map_err(|error| self.0.driver.place.pool_error(error))
     }
 
     /// Brings the schema to the version of this release.
     async fn migrate(&self) -> DatabaseResult<()> {
         let mut client = self.client().await?;
-        let fault = |error: tokio_postgres::Error| self.0.place.error(&error);
+        let fault = |error: tokio_postgres::Error| self.0.driver.place.error(&error);
         let transaction = client.transaction().await.map_err(fault)?;
         // It ends with the transaction, so that it works behind a pooler of transactions, too.
         let lock = format!("SELECT pg_advisory_xact_lock({MIGRATION_LOCK})");
@@ -166,7 +158,7 @@ impl Postgres {
             .and_then(|found| MIGRATIONS.get(found..))
         else {
             return Err(DatabaseError::TooNew {
-                path: self.0.place.to_string(),
+                path: self.0.driver.place.to_string(),
                 found,
                 known: i64::try_from(known).unwrap_or(i64::MAX),
             });
@@ -182,27 +174,11 @@ impl Postgres {
         transaction.batch_execute(&version).await.map_err(fault)?;
         transaction.commit().await.map_err(fault)
     }
-
-    /// Waits for the database.
-    fn wait<T: Send>(&self, work: impl Future<Output = T> + Send) -> T {
-        match &self.0.runtime {
-            Some(runtime) => off_runtime(|| runtime.handle().block_on(work)),
-            None => unreachable!("the runtime is there until the end"),
-        }
-    }
-}
-
-impl Drop for OpenPostgres {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
-    }
 }
 
 impl fmt::Debug for Postgres {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Postgres({})", self.0.place)
+        write!(f, "Postgres({})", self.0.driver.place)
     }
 }
 

@@ -5,7 +5,8 @@
 use super::super::dataset::{DatasetFormat, DatasetSummary};
 use super::{DatasetDeletion, JobCreation, TrainingStore};
 use crate::account::AccountId;
-use crate::database::sql::{SqlConnection, SqlDatabase, SqlRow, unknown_value, values};
+use crate::database::sql::{SqlConnection, SqlRow, unknown_value, values};
+use crate::database::tables::SqlDatabase;
 use crate::database::{DatabaseResult, Timestamp};
 use crate::train::record::{
     Dataset, DatasetId, Derived, FitConfig, Job, JobId, JobState, NewDataset, NewDerived,

@@ -1,0 +1,47 @@
+//! The runtime that drives connections to PostgreSQL.
+
+use tokio::runtime::{Builder, Runtime};
+
+use super::error::ErrorPlace;
+use crate::database::DatabaseResult;
+use crate::database::blocking::off_runtime;
+
+/// The runtime of the connections to a database.
+pub(super) struct Driver {
+    pub(super) place: ErrorPlace,
+    /// It is there until the end.
+    runtime: Option<Runtime>,
+}
+
+impl Driver {
+    pub(super) fn start(place: ErrorPlace) -> DatabaseResult<Self> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("postgres")
+            .enable_all()
+            .build();
+        match runtime {
+            Ok(runtime) => Ok(Self {
+                place,
+                runtime: Some(runtime),
+            }),
+            Err(error) => Err(place.other(format!("cannot start a runtime: {error}"))),
+        }
+    }
+
+    /// Waits for the database.
+    pub(super) fn wait<T: Send>(&self, work: impl Future<Output = T> + Send) -> T {
+        match &self.runtime {
+            Some(runtime) => off_runtime(|| runtime.handle().block_on(work)),
+            None => unreachable!("the runtime is there until the end"),
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
