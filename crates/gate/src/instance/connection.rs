@@ -29,8 +29,9 @@ use pkgtool_base::causes::with_causes;
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// Maximum time for the gate to read the last answers.
 const CLOSING_TIME: Duration = Duration::from_secs(2);
-/// Maximum time for the gate to learn that the service leaves.
-const FAREWELL_TIME: Duration = Duration::from_millis(500);
+/// Maximum time for the gate to learn that the service leaves. A gate that knows additions says that it has.
+const FAREWELL_TIME: Duration = Duration::from_secs(5);
+const SILENT_FAREWELL_TIME: Duration = Duration::from_millis(500);
 /// Number of messages that wait until the gate reads them.
 const WAITING_MESSAGES: usize = 256;
 /// Intervals of heartbeats, in milliseconds, that a gate may set.
@@ -282,8 +283,12 @@ impl<H: Handler> Connection<H> {
                     break;
                 }
                 // Requests that are on their way are refused.
-                let farewell = Instant::now() + FAREWELL_TIME;
-                leaving.farewell.get_or_insert(farewell);
+                let time = if self.additions.credits {
+                    FAREWELL_TIME
+                } else {
+                    SILENT_FAREWELL_TIME
+                };
+                leaving.farewell.get_or_insert(Instant::now() + time);
             }
             let far = Instant::now() + Duration::from_hours(1);
             let next_beat = self.interval.map_or(far, |interval| beat + interval);

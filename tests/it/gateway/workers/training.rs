@@ -186,7 +186,7 @@ fn a_package_learns_on_its_worker() {
     let long = uploaded(&gateway, "long", long);
     let job = fit(&gateway, "pets", long, &json!({}));
     fails(&gateway, job, "tokens");
-    let slow = uploaded(&gateway, "slow", many(5000));
+    let slow = uploaded(&gateway, "slow", many(20_000));
     let job = fit(&gateway, "pets", slow, &json!({}));
     gateway.until(|| tokens(&gateway, "pets").len() > before.len().min(1));
     let canceled = gateway.post(&format!("{BASE}/job/{job}/cancel"), "");

@@ -1,8 +1,8 @@
 //! Statements on a connection, or in a transaction.
 
 use deadpool_postgres::GenericClient;
-use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Row, Statement};
 
 use super::driver::Driver;
 use super::statement::for_postgres;
@@ -20,25 +20,27 @@ impl<'c, C: GenericClient + Sync> PostgresSession<'c, C> {
         Self { driver, client }
     }
 
+    async fn prepared(
+        &self,
+        sql: &str,
+        values: &[SqlValue],
+    ) -> Result<Statement, tokio_postgres::Error> {
+        let types: Vec<Type> = values.iter().map(type_of).collect();
+        let sql = for_postgres(sql);
+        self.client.prepare_typed_cached(&sql, &types).await
+    }
+
     async fn rows(
         &self,
         sql: &str,
         values: &[SqlValue],
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
-        let types: Vec<Type> = values.iter().map(type_of).collect();
-        let statement = self
-            .client
-            .prepare_typed_cached(&for_postgres(sql), &types)
-            .await?;
+        let statement = self.prepared(sql, values).await?;
         self.client.query(&statement, &parameters(values)).await
     }
 
     async fn changed(&self, sql: &str, values: &[SqlValue]) -> Result<u64, tokio_postgres::Error> {
-        let types: Vec<Type> = values.iter().map(type_of).collect();
-        let statement = self
-            .client
-            .prepare_typed_cached(&for_postgres(sql), &types)
-            .await?;
+        let statement = self.prepared(sql, values).await?;
         self.client.execute(&statement, &parameters(values)).await
     }
 }
