@@ -216,7 +216,7 @@ fn served(block: &str) -> String {
         .current_dir(root())
         .env("PKGTOOL_URL", format!("http://{}", gateway.address))
         .env("PATH", path)
-        // What commands keep for their user.
+        // The user's data directory.
         .env("XDG_DATA_HOME", gateway.data().join("user"))
         .output()
         .expect("bash runs");

@@ -677,7 +677,7 @@ fn operators_drain_workers_and_revoke_their_tokens() {
 fn wrong_workers_and_tokens_are_named() {
     let gateway = start();
     let token = gateway.worker_token("dog", "first");
-    // A token of a service is none for a machine without packages, and the other way round.
+    // A machine without packages is refused with a token of a service, and a service with that of a machine.
     let cache = tempfile::tempdir().expect("a folder");
     let any = gateway
         .command(&["workers", "token", "create", "--any"])

@@ -225,20 +225,10 @@ fn heartbeat(interval: i32) -> HeartBeatProto {
 /// The end of a connection that takes no more requests.
 struct Leaving {
     end: ConnectionEnd,
-    /// The time until which requests in flight may take.
+    /// The latest end: requests in flight have until then, and without any the gate, to learn that the service leaves.
     until: Instant,
     /// The gate sends no more requests.
     is_heard: bool,
-    /// The time until which the gate may learn it, once no request is in flight.
-    farewell: Option<Instant>,
-}
-
-impl Leaving {
-    /// Returns when the connection ends at the latest.
-    fn deadline(&self) -> Instant {
-        self.farewell
-            .map_or(self.until, |farewell| farewell.min(self.until))
-    }
 }
 
 /// A request whose last answer is ready.
@@ -288,14 +278,14 @@ impl<H: Handler> Connection<H> {
                 } else {
                     SILENT_FAREWELL_TIME
                 };
-                leaving.farewell.get_or_insert(Instant::now() + time);
+                leaving.until = leaving.until.min(Instant::now() + time);
             }
             let far = Instant::now() + Duration::from_hours(1);
             let next_beat = self.interval.map_or(far, |interval| beat + interval);
             let silent = self
                 .interval
                 .map_or(far, |interval| heard + longest_silence(interval));
-            let until = leaving.as_ref().map_or(far, Leaving::deadline);
+            let until = leaving.as_ref().map_or(far, |leaving| leaving.until);
             let outcome = tokio::select! {
                 received = requests.message() => match received {
                     Ok(Some(received)) => {
@@ -342,7 +332,6 @@ impl<H: Handler> Connection<H> {
             end,
             until: Instant::now() + self.shared.settings.grace,
             is_heard: false,
-            farewell: None,
         }
     }
 

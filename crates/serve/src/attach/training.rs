@@ -5,7 +5,7 @@
 //! Invariant: nothing outside the folder is written. What is attached is recorded on disk, and attached again after a
 //! restart.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{Cursor, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::service::attached::request_of;
 use crate::service::{CallError, Device, Refusal, Service, strip_directories};
 use crate::task::TaskFailure;
 use crate::train::dataset::{DatasetError, DatasetLimits, DatasetSummary, check};
-use crate::train::{FitOptions, TrainError, Trained, Training, TrainingProgress};
+use crate::train::{FitOptions, TrainError, Trained, Training, TrainingProgress, model_token};
 use pkgtool_base::source::bounds;
 use pkgtool_gate::instance::AnswerParts;
 use pkgtool_gate::protocol::service_to_gate_proto::Body;
@@ -139,7 +139,7 @@ impl TrainedServices {
             ))
         })?;
         let folder = model_folder(&asked.model_dir).map_err(refused)?;
-        let (dataset, config) = content(&asked)?;
+        let (dataset, config) = content(asked.train_data, asked.targets_data, asked.config)?;
         let options = FitOptions::read_text(&config);
         let options = options.map_err(|refusal| call_error(refusal.into()))?;
         let held = self
@@ -325,21 +325,21 @@ impl TrainedServices {
 }
 
 /// Returns the dataset of a request, as JSON lines or CSV, and its config.
-fn content(asked: &FitRequestProto) -> Result<(Bytes, String), ApiErrorProto> {
-    let of = |data: &Option<PayloadProto>, config: &Option<PayloadProto>| {
-        let request = request_of(
-            data.clone(),
-            config.clone(),
-            &std::collections::HashMap::new(),
-        );
+fn content(
+    train_data: Option<PayloadProto>,
+    targets_data: Option<PayloadProto>,
+    config: Option<PayloadProto>,
+) -> Result<(Bytes, String), ApiErrorProto> {
+    let of = |data, config| {
+        let request = request_of(data, config, &HashMap::new());
         request.map_err(|refusal| call_error(refusal.into()))
     };
-    let request = of(&asked.train_data, &asked.config)?;
+    let request = of(train_data, config)?;
     let config = request.config.unwrap_or_else(|| "{}".to_owned());
-    let Some(targets) = &asked.targets_data else {
+    if targets_data.is_none() {
         return Ok((request.body, config));
-    };
-    let targets = of(&Some(targets.clone()), &None)?.body;
+    }
+    let targets = of(targets_data, None)?.body;
     let rows = rows(&request.body, &targets).map_err(|refusal| call_error(refusal.into()))?;
     Ok((rows, config))
 }
@@ -409,23 +409,6 @@ fn model_folder(named: &str) -> Result<String, String> {
         ));
     }
     Ok(parts.join("/"))
-}
-
-/// Returns the model token of a service's package.
-fn model_token(service: &str) -> String {
-    let of = |c: char| {
-        if c.is_ascii_alphanumeric() {
-            c.to_ascii_lowercase()
-        } else {
-            '_'
-        }
-    };
-    let token: String = service.chars().take(MAX_FOLDER_BYTES).map(of).collect();
-    if token.is_empty() {
-        "trained".to_owned()
-    } else {
-        token
-    }
 }
 
 fn remove(folder: &Path) {

@@ -13,12 +13,13 @@ pub(super) fn may_block<T>(work: impl FnOnce() -> T) -> T {
 /// Runs work that waits for another runtime.
 pub(super) fn off_runtime<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
-        Err(_) => work(),
-        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
         // A runtime of one thread must not block: another thread does the work.
-        Ok(_) => std::thread::scope(|scope| match scope.spawn(work).join() {
-            Ok(done) => done,
-            Err(panic) => std::panic::resume_unwind(panic),
-        }),
+        Ok(RuntimeFlavor::CurrentThread) => {
+            std::thread::scope(|scope| match scope.spawn(work).join() {
+                Ok(done) => done,
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+        }
+        _ => may_block(work),
     }
 }

@@ -23,8 +23,7 @@ pub struct Stores {
 #[derive(Debug)]
 enum Opened {
     Sqlite(Sqlite),
-    /// The database, and its place for errors.
-    Postgres(Postgres, String),
+    Postgres(Postgres),
 }
 
 impl Stores {
@@ -36,7 +35,7 @@ impl Stores {
     pub async fn open(url: &DatabaseUrl) -> DatabaseResult<Self> {
         let opened = match url {
             DatabaseUrl::Sqlite(file) => Opened::Sqlite(Sqlite::open(file)?),
-            DatabaseUrl::Postgres(text) => Opened::Postgres(Postgres::open(text)?, url.to_string()),
+            DatabaseUrl::Postgres(text) => Opened::Postgres(Postgres::open(text)?),
         };
         Ok(Self { opened })
     }
@@ -44,7 +43,7 @@ impl Stores {
     fn records(&self) -> DatabaseResult<SqlDatabase> {
         match &self.opened {
             Opened::Sqlite(database) => SqlDatabase::of_sqlite(database),
-            Opened::Postgres(database, _) => Ok(SqlDatabase::Postgres(database.clone())),
+            Opened::Postgres(database) => Ok(SqlDatabase::Postgres(database.clone())),
         }
     }
 
@@ -104,7 +103,7 @@ impl Stores {
     fn only_sqlite(&self, what: &str) -> DatabaseError {
         let path = match &self.opened {
             Opened::Sqlite(database) => database.path().display().to_string(),
-            Opened::Postgres(_, place) => place.clone(),
+            Opened::Postgres(database) => database.place(),
         };
         let reason = format!("{what} needs an SQLite database");
         DatabaseError::Other { path, reason }

@@ -14,7 +14,7 @@ use super::dataset::{ContentKind, DatasetLimits, RowError, Rows};
 use super::embed::DatasetReader;
 use super::jobs_options::{JobsOptions, MAX_SERVE_WAIT, MAX_TRAINING_ATTEMPTS};
 use super::progress::TrainingProgress;
-use super::record::{Dataset, Derived, Job, JobState};
+use super::record::{Dataset, Job, JobState};
 use crate::account::{AccountError, Accounts, WorkerToken};
 use crate::database::Timestamp;
 use crate::service::attached::payload;
@@ -44,8 +44,8 @@ pub(super) struct AwayTraining<'a> {
     pub(super) options: &'a JobsOptions,
     pub(super) job: &'a Job,
     pub(super) dataset: &'a Dataset,
-    /// The trained service, unless an instance trains its own.
-    pub(super) derived: Option<&'a Derived>,
+    /// The trained service is derived from the one that trains. Otherwise an instance trains its own.
+    pub(super) is_derived: bool,
     pub(super) progress: &'a TrainingProgress,
 }
 
@@ -73,7 +73,7 @@ impl AwayTraining<'_> {
         let last = self.last_success().await?;
         let previous = last.as_ref().map(model_directory).unwrap_or_default();
         let other = |error: AccountError| error.to_string();
-        if self.derived.is_none() {
+        if !self.is_derived {
             let fitted = self.train(trainer, workers, (&sent, &previous, "")).await?;
             return Ok(self.metrics(&fitted));
         }
@@ -235,6 +235,10 @@ fn model_directory(job: &Job) -> String {
     format!("{}/{}/{}", of.account.0, of.service_name, job.id.0)
 }
 
+fn start_of(job: &Job) -> Timestamp {
+    job.started_at.unwrap_or(job.created_at)
+}
+
 /// The tokens by which a worker attaches as the service that it trained.
 pub(super) struct JobTokens<'a> {
     accounts: &'a Accounts,
@@ -250,15 +254,15 @@ impl<'a> JobTokens<'a> {
             accounts,
             account: job.is.account.0.to_string(),
             service: &job.is.service_name,
-            since: job.started_at.unwrap_or(job.created_at),
+            since: start_of(job),
         }
     }
 
     /// Creates the token of a running job. Only that of the last success stays valid beside it.
     async fn create(&self, last: Option<&Job>) -> Result<String, AccountError> {
         let is_of = |token: &WorkerToken, job: &Job| {
-            let since = job.started_at.unwrap_or(job.created_at);
-            token.created_at >= since && job.ended_at.is_none_or(|end| token.created_at <= end)
+            token.created_at >= start_of(job)
+                && job.ended_at.is_none_or(|end| token.created_at <= end)
         };
         let is_kept = |token: &WorkerToken| last.is_some_and(|last| is_of(token, last));
         let (kept, others): (Vec<_>, Vec<_>) = self.valid().await?.into_iter().partition(is_kept);

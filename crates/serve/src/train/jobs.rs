@@ -349,7 +349,7 @@ async fn train_and_serve(
             options,
             job,
             dataset: &dataset,
-            derived: derived.as_deref(),
+            is_derived: derived.is_some(),
             progress,
         };
         return away.run(&trainer, workers).await;

@@ -1,4 +1,4 @@
-//! What training jobs need of a server.
+//! The dependencies and settings of training jobs.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -36,6 +36,7 @@ pub use error::TrainError;
 pub use jobs::{Jobs, directory_of, package_directory};
 pub use jobs_options::{FindService, JobsOptions, OpenDataset};
 pub use options::{ClassWeights, FitMethod, FitOptions};
+pub(crate) use package::model_token;
 pub use progress::TrainingProgress;
 pub use record::{
     Dataset, DatasetId, Derived, FitConfig, Job, JobId, JobState, NewDataset, NewDerived,

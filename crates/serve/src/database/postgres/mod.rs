@@ -74,6 +74,11 @@ impl Postgres {
         Ok(database)
     }
 
+    /// Returns the database's hosts and name, for errors.
+    pub(crate) fn place(&self) -> String {
+        self.0.driver.place.to_string()
+    }
+
     /// Calls a function with a connection. Each of its statements is a transaction.
     pub(crate) fn run<T: Send>(
         &self,
@@ -111,25 +116,14 @@ impl Postgres {
         client: &mut Object,
         call: &mut (impl FnMut(&mut dyn SqlConnection) -> DatabaseResult<T> + Send),
     ) -> DatabaseResult<T> {
-        let begin = async {
-            let builder = client.build_transaction();
-            let begun = builder
-                .isolation_level(IsolationLevel::Serializable)
-                .start();
-            begun
-                .await
-                .map_err(|error| self.0.driver.place.error(&error))
-        };
-        let transaction = self.0.driver.wait(begin)?;
+        let driver = &self.0.driver;
+        let fault = |error: tokio_postgres::Error| driver.place.error(&error);
+        let begin = client.build_transaction();
+        let begin = begin.isolation_level(IsolationLevel::Serializable);
+        let transaction = driver.wait(begin.start()).map_err(fault)?;
         // Dropping the transaction rolls it back.
-        let done = call(&mut PostgresSession::new(&self.0.driver, &transaction))?;
-        let commit = async {
-            transaction
-                .commit()
-                .await
-                .map_err(|error| self.0.driver.place.error(&error))
-        };
-        self.0.driver.wait(commit)?;
+        let done = call(&mut PostgresSession::new(driver, &transaction))?;
+        driver.wait(transaction.commit()).map_err(fault)?;
         Ok(done)
     }
 

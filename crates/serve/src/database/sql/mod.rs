@@ -6,7 +6,7 @@
 mod row;
 mod value;
 
-use crate::database::{DatabaseError, DatabaseResult};
+use crate::database::DatabaseResult;
 pub(crate) use row::{SqlRow, unknown_value};
 pub(crate) use value::{SqlValue, values};
 
@@ -42,9 +42,6 @@ impl dyn SqlConnection + '_ {
         read: ReadRow<T>,
     ) -> DatabaseResult<T> {
         self.row(sql, values, read)?
-            .ok_or_else(|| DatabaseError::Other {
-                path: "the database".to_owned(),
-                reason: "a statement returned no row".to_owned(),
-            })
+            .ok_or_else(|| row::fault("a statement returned no row".to_owned()))
     }
 }

@@ -33,7 +33,7 @@ pub(crate) fn unknown_value(text: &str) -> DatabaseError {
     fault(format!("unknown value `{text}`"))
 }
 
-fn fault(reason: String) -> DatabaseError {
+pub(super) fn fault(reason: String) -> DatabaseError {
     DatabaseError::Other {
         path: "the database".to_owned(),
         reason,
@@ -49,7 +49,7 @@ impl SqlValue {
         }
     }
 
-    /// Returns whether there is none. SQLite does not say of which type a missing value would be.
+    /// Returns whether the value is missing. SQLite returns missing values without a type.
     fn is_missing(&self) -> bool {
         matches!(
             self,

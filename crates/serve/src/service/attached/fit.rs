@@ -17,7 +17,7 @@ use pkgtool_gate::protocol::{FitRequestProto, code};
 pub struct FittedAway {
     /// The instance.
     pub worker: String,
-    /// What it measured, as a JSON object; empty if it does not say.
+    /// The metrics of the training, as a JSON object; empty if the instance sends none.
     pub metrics: String,
     /// The instance attaches as the service that it trained.
     pub attaches: bool,

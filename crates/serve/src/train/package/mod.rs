@@ -52,9 +52,24 @@ pub(super) struct PackageContents<'a> {
     pub(super) decision: Option<LabelDecision>,
 }
 
-/// Returns the model token for a service's package. Tokens cannot contain `-`.
-pub(super) fn model_token(service: &str) -> String {
-    service.replace('-', "_")
+/// Maximum length of a model token.
+const MAX_TOKEN_LENGTH: usize = 100;
+
+/// Returns the model token for a service's package: letters `a` to `z`, digits and `_`.
+pub(crate) fn model_token(service: &str) -> String {
+    let of = |c: char| {
+        if c.is_ascii_alphanumeric() {
+            c.to_ascii_lowercase()
+        } else {
+            '_'
+        }
+    };
+    let token: String = service.chars().take(MAX_TOKEN_LENGTH).map(of).collect();
+    if token.is_empty() {
+        "trained".to_owned()
+    } else {
+        token
+    }
 }
 
 /// An error of reading or writing a file.
