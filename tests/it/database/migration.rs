@@ -100,7 +100,7 @@ fn a_database_of_the_first_release_goes_on() {
             refused,
             Err(EnqueueError::TooManyStored { limit: 4 })
         ));
-        let claimed = store.claim(1, Timestamp(9_000)).await.expect("it works");
+        let claimed = store.claim(1).await.expect("it works");
         assert_eq!(
             (claimed[0].lease.task, &claimed[0].body),
             (id(3), &blob(800, 8))

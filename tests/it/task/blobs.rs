@@ -139,7 +139,7 @@ fn blobs_without_a_task_are_removed_when_they_are_old() {
             .put_body(id(3), long.clone())
             .await
             .expect("it is kept");
-        let first = store.claim(1, Timestamp(9)).await.expect("it works")[0].lease;
+        let first = store.claim(1).await.expect("it works")[0].lease;
         blobs
             .put_answer(first, long.clone())
             .await
@@ -148,7 +148,7 @@ fn blobs_without_a_task_are_removed_when_they_are_old() {
             .release(first, false, Timestamp(2))
             .await
             .expect("it works");
-        let second = store.claim(1, Timestamp(9)).await.expect("it works")[0].lease;
+        let second = store.claim(1).await.expect("it works")[0].lease;
         let answer = blobs
             .put_answer(second, long.clone())
             .await
@@ -193,7 +193,7 @@ fn an_answer_of_a_canceled_task_is_removed() {
             .enqueue(new(1), Timestamp(1))
             .await
             .expect("it is accepted");
-        let lease = store.claim(1, Timestamp(9)).await.expect("it works")[0].lease;
+        let lease = store.claim(1).await.expect("it works")[0].lease;
         // The answer is stored, but the task is cancelled before it completes.
         let long = Bytes::from("x".repeat(1000));
         blobs.put_answer(lease, long).await.expect("it is kept");

@@ -74,15 +74,11 @@ impl Limited {
         self.store.admit(account, limit, now).await
     }
 
-    pub(crate) async fn claim(
-        &self,
-        max: usize,
-        lease_until: Timestamp,
-    ) -> Result<Vec<ClaimedTask>, DatabaseError> {
+    pub(crate) async fn claim(&self, max: usize) -> Result<Vec<ClaimedTask>, DatabaseError> {
         let limits = TaskLimits::new(Arc::clone(&lock(&self.accounts)), self.caps);
         let limits = limits.without(lock(&self.paused).clone());
         let turns = Arc::clone(&lock(&self.turns));
-        let claimed = self.store.claim(max, &turns, &limits, lease_until).await?;
+        let claimed = self.store.claim(max, &turns, &limits).await?;
         let mut turns = lock(&self.turns);
         for task in &claimed {
             Arc::make_mut(&mut turns).served(task.caller);
@@ -113,10 +109,6 @@ impl Limited {
 
     pub(crate) async fn recover(&self, now: Timestamp) -> Result<u64, DatabaseError> {
         self.store.recover(self.caps.attempts, now).await
-    }
-
-    pub(crate) async fn reap(&self, now: Timestamp) -> Result<u64, DatabaseError> {
-        self.store.reap(self.caps.attempts, now).await
     }
 }
 

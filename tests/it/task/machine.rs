@@ -1,8 +1,7 @@
-//! Model-based test of the task store: random histories run on SQLite's store and on the in-memory
+//! Model-based test of the task stores: random histories run on a store in a database and on the in-memory
 //! model. Both must answer the same after every step, even when the store is closed and reopened.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -10,10 +9,11 @@ use proptest::sample::Index;
 use pkgtool_serve::account::AccountId;
 use pkgtool_serve::database::Timestamp;
 use pkgtool_serve::task::{
-    Caps, Idempotency, Lease, NewTask, OnCrash, Quota, Status, StoredContent, TaskFailure, TaskId,
+    Caps, Idempotency, Lease, NewTask, OnCrash, Quota, Status, StoredContent, Stores, TaskFailure,
+    TaskId,
 };
 
-use super::{ACCOUNTS, Limited, block_on, directory, id, in_memory, of, open};
+use super::{ACCOUNTS, Limited, block_on, directory, id, in_memory, of, open, shared_database};
 
 const CAPS: Caps = Caps {
     waiting: 5,
@@ -43,11 +43,9 @@ enum Step {
     },
     Claim {
         max: usize,
-        lease: i64,
     },
     Heartbeat {
         lease: Index,
-        until: i64,
     },
     Complete {
         lease: Index,
@@ -65,7 +63,6 @@ enum Step {
     Cancel {
         task: Index,
     },
-    Reap,
     Sweep {
         max: usize,
     },
@@ -114,14 +111,13 @@ fn step() -> impl Strategy<Value = Step> {
                 Step::Enqueue { account, key, print, fails, body }
             }),
         1 => (1..=4_i64).prop_map(|account| Step::Admit { account }),
-        5 => (0..4_usize, 0..3000_i64).prop_map(|(max, lease)| Step::Claim { max, lease }),
-        1 => (index(), 0..3000_i64).prop_map(|(lease, until)| Step::Heartbeat { lease, until }),
+        5 => (0..4_usize).prop_map(|max| Step::Claim { max }),
+        1 => index().prop_map(|lease| Step::Heartbeat { lease }),
         4 => (index(), size(), 0..3000_i64)
             .prop_map(|(lease, answer, expires)| Step::Complete { lease, answer, expires }),
         1 => (index(), size()).prop_map(|(lease, body)| Step::Fail { lease, body }),
         2 => (index(), any::<bool>()).prop_map(|(lease, crashed)| Step::Release { lease, crashed }),
         2 => index().prop_map(|task| Step::Cancel { task }),
-        1 => Just(Step::Reap),
         1 => (0..3_usize).prop_map(|max| Step::Sweep { max }),
         2 => index().prop_map(|task| Step::Delete { task }),
         1 => (-100..900_i64, 0..4_usize).prop_map(|(age, max)| Step::Purge { age, max }),
@@ -177,10 +173,10 @@ async fn make(store: &Limited, history: &History, step: &Step, now: Timestamp) -
             format!("{:?}", store.enqueue(task, now).await)
         }
         Step::Admit { account } => format!("{:?}", store.admit(AccountId(account), now).await),
-        Step::Claim { max, lease } => format!("{:?}", store.claim(max, after(lease)).await),
-        Step::Heartbeat { lease, until } => {
+        Step::Claim { max } => format!("{:?}", store.claim(max).await),
+        Step::Heartbeat { lease } => {
             let held = [history.lease(lease)];
-            format!("{:?}", store.heartbeat(&held, after(until)).await)
+            format!("{:?}", store.heartbeat(&held).await)
         }
         Step::Complete {
             lease,
@@ -215,7 +211,6 @@ async fn make(store: &Limited, history: &History, step: &Step, now: Timestamp) -
         }
         Step::Delete { task } => format!("{:?}", store.delete(history.task(task)).await),
         Step::Purge { age, max } => format!("{:?}", store.purge(after(-age), max).await),
-        Step::Reap => format!("{:?}", store.reap(now).await),
         Step::Sweep { max } => format!("{:?}", store.sweep(now, max).await),
         Step::Reopen => format!("{:?}", store.recover(now).await),
     }
@@ -246,46 +241,67 @@ async fn seen(store: &Limited, tasks: u64) -> String {
     text
 }
 
+/// The steps of a history, with the time that passes before each. The clock sometimes jumps back.
+fn steps() -> impl Strategy<Value = Vec<(Step, i64)>> {
+    proptest::collection::vec((step(), -50..400_i64), 1..60)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_store_does_as_the_model_does(
-        steps in proptest::collection::vec((step(), -50..400_i64), 1..60)
-    ) {
+    fn the_store_does_as_the_model_does(steps in steps()) {
         let (_directory, stores) = directory();
-        let model = in_memory(CAPS);
-        let mut store = open(&stores, CAPS);
-        let mut history = History::default();
-        let mut now = 1_000_000;
-        for (step, passed) in steps {
-            // The clock sometimes jumps back.
-            now += passed;
-            if matches!(step, Step::Reopen) {
-                drop(store);
-                store = open(&stores, CAPS);
-                // A reopened store loses in-memory state: the order of turns and the rates of the
-                // last second.
-                model.forget_turns();
-                now += 2000;
-            }
-            let at = Timestamp(now);
-            let (expected, found) = block_on(async {
-                (make(&model, &history, &step, at).await, make(&store, &history, &step, at).await)
-            });
-            prop_assert_eq!(&expected, &found, "{:?}", step);
-            match step {
-                Step::Enqueue { .. } => history.tasks += 1,
-                Step::Claim { .. } => history.leases.extend(running(&model)),
-                _ => {}
-            }
-            let (expected, found) = block_on(async {
-                (seen(&model, history.tasks).await, seen(&store, history.tasks).await)
-            });
-            prop_assert_eq!(expected, found, "after {:?}", step);
-        }
-        drop(Arc::clone(&store));
+        follow_the_model(&stores, steps)?;
     }
+
+    #[test]
+    fn the_shared_store_does_as_the_model_does(steps in steps()) {
+        if let Some((_, stores)) = shared_database() {
+            follow_the_model(&stores, steps)?;
+            let checked = block_on(open(&stores, CAPS).check());
+            prop_assert!(checked.is_ok(), "{checked:?}");
+        }
+    }
+}
+
+fn follow_the_model(stores: &Stores, steps: Vec<(Step, i64)>) -> Result<(), TestCaseError> {
+    let model = in_memory(CAPS);
+    let mut store = open(stores, CAPS);
+    let mut history = History::default();
+    let mut now = 1_000_000;
+    for (step, passed) in steps {
+        now += passed;
+        if matches!(step, Step::Reopen) {
+            drop(store);
+            store = open(stores, CAPS);
+            // A reopened store loses in-memory state: the order of turns and the rates of the
+            // last second.
+            model.forget_turns();
+            now += 2000;
+        }
+        let at = Timestamp(now);
+        let (expected, found) = block_on(async {
+            (
+                make(&model, &history, &step, at).await,
+                make(&store, &history, &step, at).await,
+            )
+        });
+        prop_assert_eq!(&expected, &found, "{:?}", step);
+        match step {
+            Step::Enqueue { .. } => history.tasks += 1,
+            Step::Claim { .. } => history.leases.extend(running(&model)),
+            _ => {}
+        }
+        let (expected, found) = block_on(async {
+            (
+                seen(&model, history.tasks).await,
+                seen(&store, history.tasks).await,
+            )
+        });
+        prop_assert_eq!(expected, found, "after {:?}", step);
+    }
+    Ok(())
 }
 
 /// Returns the leases that are valid now.

@@ -36,7 +36,6 @@ struct Row {
     new: NewTask,
     task: Task,
     crashes: u32,
-    lease_until: Timestamp,
 }
 
 impl Default for MemoryTasks {
@@ -83,18 +82,6 @@ impl MemoryTasks {
             row.task.status = Status::Queued;
             self.wake();
         }
-    }
-
-    fn give_back(&self, lost: impl Fn(&Row) -> bool, attempts: u32, now: Timestamp) -> u64 {
-        let mut state = self.state();
-        let mut count = 0;
-        for row in state.rows.values_mut() {
-            if row.task.status == Status::Processing && lost(row) {
-                self.put_back(row, true, attempts, now);
-                count += 1;
-            }
-        }
-        count
     }
 
     fn finish(&self, lease: Lease, status: Status, outcome: TaskOutcome, now: Timestamp) -> bool {
@@ -317,7 +304,6 @@ impl TaskStore for MemoryTasks {
             },
             new: task,
             crashes: 0,
-            lease_until: Timestamp::default(),
         };
         let id = row.task.id;
         state.rows.insert(id, row);
@@ -365,7 +351,6 @@ impl TaskStore for MemoryTasks {
         max: usize,
         turns: &Arc<AccountTurns>,
         limits: &TaskLimits,
-        lease_until: Timestamp,
     ) -> Result<Vec<ClaimedTask>, DatabaseError> {
         let mut state = self.state();
         let mut turns = AccountTurns::clone(turns);
@@ -382,7 +367,6 @@ impl TaskStore for MemoryTasks {
             let Some(row) = first else { break };
             row.task.status = Status::Processing;
             row.task.attempt += 1;
-            row.lease_until = lease_until;
             claimed.push(ClaimedTask {
                 lease: Lease {
                     task: row.task.id,
@@ -400,20 +384,10 @@ impl TaskStore for MemoryTasks {
         Ok(claimed)
     }
 
-    async fn heartbeat(
-        &self,
-        held: &[Lease],
-        lease_until: Timestamp,
-    ) -> Result<Vec<Lease>, DatabaseError> {
+    async fn heartbeat(&self, held: &[Lease]) -> Result<Vec<Lease>, DatabaseError> {
         let mut state = self.state();
-        let mut lost = Vec::new();
-        for lease in held {
-            match state.held(*lease) {
-                Some(row) => row.lease_until = lease_until,
-                None => lost.push(*lease),
-            }
-        }
-        Ok(lost)
+        let lost = held.iter().filter(|lease| state.held(**lease).is_none());
+        Ok(lost.copied().collect())
     }
 
     async fn complete(
@@ -506,11 +480,15 @@ impl TaskStore for MemoryTasks {
     }
 
     async fn recover(&self, attempts: u32, now: Timestamp) -> Result<u64, DatabaseError> {
-        Ok(self.give_back(|_| true, attempts, now))
-    }
-
-    async fn reap(&self, attempts: u32, now: Timestamp) -> Result<u64, DatabaseError> {
-        Ok(self.give_back(|row| row.lease_until <= now, attempts, now))
+        let mut state = self.state();
+        let mut count = 0;
+        for row in state.rows.values_mut() {
+            if row.task.status == Status::Processing {
+                self.put_back(row, true, attempts, now);
+                count += 1;
+            }
+        }
+        Ok(count)
     }
 
     async fn sweep(&self, now: Timestamp, max: usize) -> Result<RemovedTasks, DatabaseError> {

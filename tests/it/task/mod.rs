@@ -1,10 +1,11 @@
-//! Tests of task stores: a scenario that runs on each of them, and a model-based comparison of
-//! SQLite's store with the in-memory one.
+//! Tests of task stores: scenarios that run on each of them, and a model-based comparison of the stores in databases
+//! with the in-memory one.
 
 mod blobs;
 mod limited;
 mod machine;
 mod memory;
+mod nodes;
 mod records;
 mod story;
 
@@ -16,6 +17,8 @@ use pkgtool_serve::task::{Caps, NewTask, OnCrash, Quota, StoredContent, Stores, 
 use tempfile::TempDir;
 
 pub(crate) use limited::Limited;
+
+use crate::support::postgres::fresh_database;
 use memory::MemoryTasks;
 
 /// Accounts of these tests, with their requests per second.
@@ -36,9 +39,22 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
 /// Creates a data directory with the accounts.
 pub(crate) fn directory() -> (TempDir, Stores) {
     let directory = tempfile::tempdir().expect("a directory");
-    let stores = block_on(async {
-        let stores = Stores::open(&DatabaseUrl::in_directory(directory.path())).await;
-        let stores = stores.expect("a database");
+    let stores = with_accounts(&DatabaseUrl::in_directory(directory.path()));
+    (directory, stores)
+}
+
+/// Creates a PostgreSQL database with the accounts; `None` means that the test skips it, after a message.
+#[track_caller]
+pub(crate) fn shared_database() -> Option<(DatabaseUrl, Stores)> {
+    let thread = std::thread::current();
+    let url = fresh_database(thread.name().expect("tests have names"))?;
+    let stores = with_accounts(&url);
+    Some((url, stores))
+}
+
+fn with_accounts(url: &DatabaseUrl) -> Stores {
+    block_on(async {
+        let stores = Stores::open(url).await.expect("a database");
         let accounts = accounts(&stores).await;
         for (id, rps) in ACCOUNTS {
             let name = format!("a{}", id.0);
@@ -46,8 +62,7 @@ pub(crate) fn directory() -> (TempDir, Stores) {
             assert_eq!(made.expect("it is new").id, id);
         }
         stores
-    });
-    (directory, stores)
+    })
 }
 
 pub(crate) async fn accounts(stores: &Stores) -> Accounts {
@@ -78,10 +93,14 @@ fn in_memory(caps: Caps) -> Limited {
 }
 
 /// Runs a scenario on every store.
+#[track_caller]
 fn of_every_store<F: Future<Output = ()>>(caps: Caps, story: impl Fn(Arc<Limited>) -> F) {
     block_on(story(Arc::new(in_memory(caps))));
     let (_directory, stores) = directory();
     block_on(story(open(&stores, caps)));
+    if let Some((_, stores)) = shared_database() {
+        block_on(story(open(&stores, caps)));
+    }
 }
 
 /// Returns the task id for a number; ids sort like their numbers.

@@ -29,7 +29,7 @@ fn medium(number: u64) -> StoredContent {
 /// Creates a task that ended at `now` with this answer.
 async fn ended(store: &Limited, task: NewTask, now: i64, answer: StoredContent) -> Lease {
     store.enqueue(task, at(now)).await.expect("it is accepted");
-    let claimed = store.claim(1, at(1_000_000)).await.expect("it works");
+    let claimed = store.claim(1).await.expect("it works");
     let lease = claimed.first().expect("one waits").lease;
     let done = store.complete(lease, answer, at(now), at(1_000_000)).await;
     assert!(done.expect("it works"));
@@ -43,7 +43,7 @@ fn only_what_has_ended_is_deleted() {
         assert_eq!(delete(1).await, Deletion::Unknown);
         store.enqueue(new(1), at(1)).await.expect("it is accepted");
         assert_eq!(delete(1).await, Deletion::Unfinished);
-        store.claim(1, at(9)).await.expect("it works");
+        store.claim(1).await.expect("it works");
         assert_eq!(delete(1).await, Deletion::Unfinished);
         store.cancel(id(1), at(5)).await.expect("it works");
         let one = RemovedTasks {
@@ -130,7 +130,7 @@ fn answers_beside_the_record_come_back_and_expire() {
             store.enqueue(task, at(1)).await.expect("it is accepted");
         }
         for number in 1..=3 {
-            let claimed = store.claim(1, at(1_000_000)).await.expect("it works");
+            let claimed = store.claim(1).await.expect("it works");
             assert_eq!(claimed[0].body, medium(number));
             let lease = claimed[0].lease;
             let answer = medium(number + 10);
@@ -151,7 +151,7 @@ fn answers_beside_the_record_come_back_and_expire() {
             ..new(4)
         };
         store.enqueue(failed, at(1)).await.expect("it is accepted");
-        let lease = store.claim(1, at(1_000_000)).await.expect("it works")[0].lease;
+        let lease = store.claim(1).await.expect("it works")[0].lease;
         let failure = TaskFailure {
             body: Some(vec![b'x'; 5000]),
             ..TaskFailure::crashed()
@@ -193,7 +193,7 @@ fn nothing_of_a_deleted_task_stays_in_the_database() {
             ..new(7)
         };
         store.enqueue(task, at(1)).await.expect("it is accepted");
-        let lease = store.claim(1, at(9)).await.expect("it works")[0].lease;
+        let lease = store.claim(1).await.expect("it works")[0].lease;
         store.cancel(id(7), at(5)).await.expect("it works");
         let lost = store.complete(lease, medium(7), at(6), at(9)).await;
         assert!(!lost.expect("it works"));
@@ -304,7 +304,7 @@ fn bytes_are_counted_wherever_they_are() {
         };
         assert_eq!((held, size, limit), (5_000, 1, 5_000));
         // The body is deleted when the task ends, and its answer counts from then on.
-        let lease = store.claim(1, at(1_000_000)).await.expect("it works")[0].lease;
+        let lease = store.claim(1).await.expect("it works")[0].lease;
         let done = store.complete(lease, medium(1), at(5), at(9)).await;
         assert!(done.expect("it works"));
         add(4, blob(2_000)).await.expect("it fits just");

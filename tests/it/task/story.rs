@@ -11,8 +11,6 @@ use pkgtool_serve::task::{
 
 use super::{Limited, WIDE, block_on, directory, id, new, of, of_every_store, open};
 
-const LATER: Timestamp = Timestamp(1_000_000);
-
 fn at(millis: i64) -> Timestamp {
     Timestamp(millis)
 }
@@ -26,7 +24,7 @@ async fn add(store: &Limited, task: NewTask, now: i64) {
 }
 
 async fn claim_one(store: &Limited) -> Lease {
-    let claimed = store.claim(1, LATER).await.expect("it works");
+    let claimed = store.claim(1).await.expect("it works");
     claimed.first().expect("one waits").lease
 }
 
@@ -58,7 +56,7 @@ fn a_task_goes_its_way() {
         add(&store, new(2), 101).await;
         assert_eq!(store.place(id(2)).await.expect("it works"), Some(1));
         assert_eq!(store.load().await.expect("it works"), (2, 0));
-        let claimed = store.claim(1, LATER).await.expect("it works");
+        let claimed = store.claim(1).await.expect("it works");
         assert_eq!(
             claimed[0].lease,
             Lease {
@@ -121,7 +119,7 @@ fn accounts_take_turns() {
         }
         add(&store, of(3, 5), 100).await;
         add(&store, of(2, 6), 100).await;
-        let claimed = store.claim(10, LATER).await.expect("it works");
+        let claimed = store.claim(10).await.expect("it works");
         let order: Vec<_> = claimed.iter().map(|task| task.lease.task).collect();
         assert_eq!(order, [1, 6, 5, 2, 3, 4].map(id));
         add(&store, of(1, 7), 100).await;
@@ -147,9 +145,9 @@ fn limits_hold() {
             refused,
             Err(EnqueueError::TooManyWaiting { limit: 3 })
         ));
-        assert_eq!(store.claim(10, LATER).await.expect("it works").len(), 2);
+        assert_eq!(store.claim(10).await.expect("it works").len(), 2);
         add(&store, new(4), 100).await;
-        assert!(store.claim(10, LATER).await.expect("it works").is_empty());
+        assert!(store.claim(10).await.expect("it works").is_empty());
         store.cancel(id(1), at(110)).await.expect("it works");
         assert_eq!(claim_one(&store).await.task, id(3));
         // A missing or blocked account cannot create tasks.
@@ -232,11 +230,8 @@ fn a_cancel_ends_a_task_wherever_it_is() {
             .complete(lease, inline("late"), at(200), at(900))
             .await;
         assert!(!dropped.expect("it works"));
-        assert_eq!(
-            store.heartbeat(&[lease], LATER).await.expect("it works"),
-            [lease]
-        );
-        assert!(store.claim(9, LATER).await.expect("it works").is_empty());
+        assert_eq!(store.heartbeat(&[lease]).await.expect("it works"), [lease]);
+        assert!(store.claim(9).await.expect("it works").is_empty());
     });
 }
 
@@ -257,10 +252,7 @@ fn only_the_last_claim_may_finish() {
         let stale = store.complete(first, inline("old"), at(120), at(900)).await;
         assert!(!stale.expect("it works"));
         assert_eq!(
-            store
-                .heartbeat(&[first, second], LATER)
-                .await
-                .expect("it works"),
+            store.heartbeat(&[first, second]).await.expect("it works"),
             [first]
         );
         let good = store.fail(second, TaskFailure::body_lost(), at(120)).await;
@@ -297,9 +289,7 @@ fn crashes_are_counted_and_put_backs_are_not() {
         assert_eq!(store.recover(at(120)).await.expect("it works"), 1);
         assert_eq!(status(&store, 1).await, Status::Queued);
         claim_one(&store).await;
-        // Its lease is still valid.
-        assert_eq!(store.reap(at(130)).await.expect("it works"), 0);
-        assert_eq!(store.reap(LATER).await.expect("it works"), 1);
+        assert_eq!(store.recover(at(130)).await.expect("it works"), 1);
         let task = store
             .get(id(1))
             .await
@@ -398,7 +388,7 @@ fn tasks_of_paused_services_wait_and_hold_up_no_others() {
             add(&store, of(number, caller, service), 100).await;
         }
         let claim = async |max| {
-            let claimed = store.claim(max, LATER).await.expect("it works");
+            let claimed = store.claim(max).await.expect("it works");
             let ids = claimed.iter().map(|task| task.lease.task);
             ids.collect::<Vec<_>>()
         };

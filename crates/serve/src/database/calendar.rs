@@ -32,6 +32,12 @@ impl Day {
     pub fn before(self, days: u32) -> Self {
         Self(self.0.saturating_sub(i64::from(days)))
     }
+
+    /// Returns the day this many days later.
+    #[must_use]
+    pub fn after(self, days: u32) -> Self {
+        Self(self.0.saturating_add(i64::from(days)))
+    }
 }
 
 impl Timestamp {

@@ -21,6 +21,7 @@ pub use directory::free_bytes;
 pub(crate) use directory::{make_directory, sync_path, sync_tree};
 pub use error::{DatabaseError, DatabaseResult};
 pub use lock::DataLock;
+pub use postgres::NodeOptions;
 pub use retention::RetentionClock;
 pub use space::{DatabaseSize, FileStats, disk_free};
 pub use timestamp::Timestamp;

@@ -254,7 +254,7 @@ impl Gateway {
     /// Creates a gateway from its parts.
     pub fn new(parts: GatewayParts) -> Arc<Self> {
         Arc::new(Self {
-            waiters: Waiters::start(&*parts.store),
+            waiters: Waiters::start(Arc::clone(&parts.store)),
             parts,
             in_flight: InFlight::default(),
             on_disk: StorageCache::default(),

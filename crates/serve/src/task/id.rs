@@ -35,6 +35,16 @@ impl TaskId {
         self.0.as_bytes()
     }
 
+    /// Creates an id from its UUID.
+    pub(super) fn from_uuid(id: Uuid) -> Self {
+        Self(id)
+    }
+
+    /// Returns the UUID.
+    pub(super) fn uuid(self) -> Uuid {
+        self.0
+    }
+
     /// Returns the time of creation.
     pub fn made_at(&self) -> Timestamp {
         Timestamp(self.millis())

@@ -17,6 +17,7 @@ mod files;
 mod hold;
 mod id;
 mod limits;
+mod postgres;
 mod queue;
 mod rate;
 mod record;

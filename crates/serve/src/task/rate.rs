@@ -8,11 +8,18 @@ use crate::database::Timestamp;
 /// Length of the window, in milliseconds.
 const WINDOW_MS: i64 = 1000;
 
+/// Bytes of an encoded run of requests of the same millisecond: the time and their number.
+const RUN_BYTES: usize = 12;
+
 /// Times of each account's requests within the last second.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
-    windows: HashMap<AccountId, VecDeque<i64>>,
+    windows: HashMap<AccountId, RateWindow>,
 }
+
+/// Times of an account's requests within the last second.
+#[derive(Debug, Default)]
+pub(super) struct RateWindow(VecDeque<i64>);
 
 impl Rates {
     /// Counts a request, or returns the milliseconds until one will be accepted.
@@ -26,7 +33,14 @@ impl Rates {
             self.windows.remove(&account);
             return Ok(());
         }
-        let window = self.windows.entry(account).or_default();
+        self.windows.entry(account).or_default().admit(limit, now)
+    }
+}
+
+impl RateWindow {
+    /// Counts a request, or returns the milliseconds until one will be accepted.
+    pub(super) fn admit(&mut self, limit: u32, now: Timestamp) -> Result<(), u64> {
+        let window = &mut self.0;
         // After the clock jumps back, requests must not wait for it to catch up.
         for made in window.iter_mut().rev().take_while(|made| **made > now.0) {
             *made = now.0;
@@ -46,6 +60,39 @@ impl Rates {
         let leaves = window.get(window.len() - limit).copied();
         let after = leaves.map_or(WINDOW_MS, |made| made + WINDOW_MS - now.0);
         Err(u64::try_from(after).unwrap_or(0).max(1))
+    }
+
+    /// Returns the requests as bytes: at most a thousand runs.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut times = self.0.iter().peekable();
+        while let Some(time) = times.next() {
+            let mut count = 1_u32;
+            while times.next_if_eq(&time).is_some() {
+                count += 1;
+            }
+            bytes.extend(time.to_be_bytes());
+            bytes.extend(count.to_be_bytes());
+        }
+        bytes
+    }
+
+    /// Reads what [`RateWindow::encode`] returned. `limit` bounds the number of requests.
+    pub(super) fn decode(bytes: &[u8], limit: u32) -> Self {
+        let mut window = VecDeque::new();
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        for run in bytes.chunks_exact(RUN_BYTES) {
+            let (time, count) = run.split_at(size_of::<i64>());
+            let (Ok(time), Ok(count)) = (time.try_into(), count.try_into()) else {
+                break;
+            };
+            let count = usize::try_from(u32::from_be_bytes(count)).unwrap_or(usize::MAX);
+            window.extend(std::iter::repeat_n(
+                i64::from_be_bytes(time),
+                count.min(limit),
+            ));
+        }
+        Self(window)
     }
 }
 
@@ -95,6 +142,18 @@ mod tests {
         assert!(rates.windows.is_empty());
         assert_eq!(rates.admit(ONE, 1, Timestamp(100)), Ok(()));
         assert_eq!(rates.admit(ONE, 1, Timestamp(300)), Err(800));
+    }
+
+    #[test]
+    fn a_window_survives_its_encoding() {
+        let mut window = RateWindow::default();
+        for now in [5, 5, 5, 7, 900] {
+            assert_eq!(window.admit(9, Timestamp(now)), Ok(()));
+        }
+        let encoded = window.encode();
+        assert_eq!(encoded.len(), 3 * RUN_BYTES);
+        assert_eq!(RateWindow::decode(&encoded, 9).0, window.0);
+        assert!(RateWindow::decode(&encoded[1..], 9).0.len() <= 18);
     }
 
     #[test]

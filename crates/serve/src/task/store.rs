@@ -130,12 +130,10 @@ pub trait TaskStore: Send + Sync {
         max: usize,
         turns: &Arc<AccountTurns>,
         limits: &TaskLimits,
-        lease_until: Timestamp,
     ) -> DatabaseResult<Vec<ClaimedTask>>;
 
-    /// Extends leases. Returns the ones that are lost.
-    async fn heartbeat(&self, held: &[Lease], lease_until: Timestamp)
-    -> DatabaseResult<Vec<Lease>>;
+    /// Tells other processes that this one lives. Returns the leases that are lost.
+    async fn heartbeat(&self, held: &[Lease]) -> DatabaseResult<Vec<Lease>>;
 
     /// Stores the answer. Returns `false` and changes nothing if the lease was lost. The answer
     /// expires at `expires_at` if its content is one that expires
@@ -188,12 +186,15 @@ pub trait TaskStore: Send + Sync {
         max: usize,
     ) -> DatabaseResult<Vec<Task>>;
 
-    /// Treats every running task like [`TaskStore::release`] with `crashed`. It is called when the
-    /// only process that uses the store starts. Returns their number.
+    /// Treats the running tasks of earlier processes of this server like [`TaskStore::release`] with `crashed`. It is
+    /// called when the server starts. Returns their number.
     async fn recover(&self, attempts: u32, now: Timestamp) -> DatabaseResult<u64>;
 
-    /// Does the same for running tasks whose lease has expired.
-    async fn reap(&self, attempts: u32, now: Timestamp) -> DatabaseResult<u64>;
+    /// Does the same for the running tasks of other servers that no longer live.
+    async fn reap(&self, attempts: u32, now: Timestamp) -> DatabaseResult<u64> {
+        let _ = (attempts, now);
+        Ok(0)
+    }
 
     /// Marks up to `max` expired answers as gone, oldest first. The caller deletes their blobs.
     async fn sweep(&self, now: Timestamp, max: usize) -> DatabaseResult<RemovedTasks>;
@@ -228,6 +229,17 @@ pub trait TaskStore: Send + Sync {
     /// Returns a channel that changes whenever a task may be claimable.
     fn wakeups(&self) -> watch::Receiver<u64>;
 
-    /// Returns a channel of tasks that reached a final state.
+    /// Returns a channel of tasks that reached a final state by a call of this process.
     fn events(&self) -> broadcast::Receiver<TaskEvent>;
+
+    /// Returns a channel that changes whenever other processes may have ended tasks; `None` if there are none.
+    fn news(&self) -> Option<watch::Receiver<u64>> {
+        None
+    }
+
+    /// Returns those of the tasks that other processes ended.
+    async fn ended(&self, tasks: &[TaskId]) -> DatabaseResult<Vec<TaskEvent>> {
+        let _ = tasks;
+        Ok(Vec::new())
+    }
 }

@@ -1,17 +1,22 @@
 //! Opens a database of any supported kind and hands out its stores.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::TaskStore;
+use super::postgres::PostgresTasks;
 use super::sqlite::SqliteTasks;
 use crate::account::{AccountStore, SqlAccounts};
 use crate::batch::{BatchStore, SqlBatches};
-use crate::database::postgres::Postgres;
+use crate::database::postgres::{NodeOptions, Postgres};
 use crate::database::sqlite::Sqlite;
 use crate::database::tables::SqlDatabase;
 use crate::database::{DatabaseError, DatabaseResult, DatabaseSize, DatabaseUrl};
 use crate::train::{SqlTraining, TrainingStore};
 use crate::webhook::{SqlWebhooks, WebhookStore};
+
+/// Lease of a process that is no server. It holds tasks only in tests.
+const COMMAND_LEASE: Duration = Duration::from_secs(30);
 
 /// An open, migrated database that hands out its stores.
 #[derive(Debug)]
@@ -27,15 +32,21 @@ enum Opened {
 }
 
 impl Stores {
-    /// Opens a database, creating it if it is missing, and migrates its schema.
-    #[expect(
-        clippy::unused_async,
-        reason = "a store of tasks in PostgreSQL will await here"
-    )]
+    /// Opens a database for a command, creating it if it is missing, and migrates its schema.
     pub async fn open(url: &DatabaseUrl) -> DatabaseResult<Self> {
+        let command = NodeOptions {
+            name: String::new(),
+            lease: COMMAND_LEASE,
+        };
+        Self::open_as(url, command).await
+    }
+
+    /// Opens a database for a server that may share it with others.
+    #[expect(clippy::unused_async, reason = "a networked database would await here")]
+    pub async fn open_as(url: &DatabaseUrl, node: NodeOptions) -> DatabaseResult<Self> {
         let opened = match url {
             DatabaseUrl::Sqlite(file) => Opened::Sqlite(Sqlite::open(file)?),
-            DatabaseUrl::Postgres(text) => Opened::Postgres(Postgres::open(text)?),
+            DatabaseUrl::Postgres(text) => Opened::Postgres(Postgres::open(text, node)?),
         };
         Ok(Self { opened })
     }
@@ -83,12 +94,12 @@ impl Stores {
         }
     }
 
-    /// Returns the store of tasks. Only one process may run tasks; others may remove finished ones.
-    #[expect(clippy::unused_async, reason = "a networked database would await here")]
+    /// Returns the store of tasks. Only one process may run the tasks of an SQLite database; others may remove finished
+    /// ones.
     pub async fn tasks(&self) -> DatabaseResult<Arc<dyn TaskStore>> {
         match &self.opened {
             Opened::Sqlite(database) => Ok(SqliteTasks::open(database)?),
-            Opened::Postgres(..) => Err(self.only_sqlite("the store of tasks")),
+            Opened::Postgres(database) => Ok(PostgresTasks::open(database).await?),
         }
     }
 

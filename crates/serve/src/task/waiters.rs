@@ -9,15 +9,16 @@ use tokio::sync::Notify;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::futures::Notified;
-use tokio::task::AbortHandle;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use super::{TaskEvent, TaskId, TaskStore};
 
-/// All waiters, and the background task that wakes them.
+/// All waiters, and the background tasks that wake them.
 #[derive(Debug)]
 pub struct Waiters {
     waiting: Arc<WaitersByTask>,
-    follower: AbortHandle,
+    _followers: JoinSet<()>,
 }
 
 /// Waits for the end of one task.
@@ -41,12 +42,16 @@ struct TaskWaiters {
 
 impl Waiters {
     /// Starts to follow the events of a store. Must be called on a tokio runtime.
-    pub fn start(store: &dyn TaskStore) -> Self {
+    pub fn start(store: Arc<dyn TaskStore>) -> Self {
         let waiting = Arc::<WaitersByTask>::default();
-        let follower = tokio::spawn(follow(store.events(), Arc::clone(&waiting)));
+        let mut followers = JoinSet::new();
+        followers.spawn(follow(store.events(), Arc::clone(&waiting)));
+        if let Some(news) = store.news() {
+            followers.spawn(follow_others(store, news, Arc::clone(&waiting)));
+        }
         Self {
             waiting,
-            follower: follower.abort_handle(),
+            _followers: followers,
         }
     }
 
@@ -60,12 +65,6 @@ impl Waiters {
             task,
             end: Arc::clone(&ends.end),
         }
-    }
-}
-
-impl Drop for Waiters {
-    fn drop(&mut self) {
-        self.follower.abort();
     }
 }
 
@@ -90,6 +89,12 @@ impl Drop for Waiter {
 }
 
 impl WaitersByTask {
+    fn wake(&self, task: TaskId) {
+        if let Some(ends) = self.all().get(&task) {
+            ends.end.notify_waiters();
+        }
+    }
+
     fn all(&self) -> MutexGuard<'_, HashMap<TaskId, TaskWaiters>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -98,11 +103,7 @@ impl WaitersByTask {
 async fn follow(mut events: Receiver<TaskEvent>, waiting: Arc<WaitersByTask>) {
     loop {
         match events.recv().await {
-            Ok(event) => {
-                if let Some(ends) = waiting.all().get(&event.task) {
-                    ends.end.notify_waiters();
-                }
-            }
+            Ok(event) => waiting.wake(event.task),
             // Some events were missed: wake every waiter, so that each checks its task.
             Err(RecvError::Lagged(_)) => {
                 for ends in waiting.all().values() {
@@ -110,6 +111,24 @@ async fn follow(mut events: Receiver<TaskEvent>, waiting: Arc<WaitersByTask>) {
                 }
             }
             Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+/// Wakes the waiters of tasks that other processes end.
+async fn follow_others(
+    store: Arc<dyn TaskStore>,
+    mut news: watch::Receiver<u64>,
+    waiting: Arc<WaitersByTask>,
+) {
+    while news.changed().await.is_ok() {
+        let tasks: Vec<TaskId> = waiting.all().keys().copied().collect();
+        if tasks.is_empty() {
+            continue;
+        }
+        match store.ended(&tasks).await {
+            Ok(ended) => ended.iter().for_each(|event| waiting.wake(event.task)),
+            Err(error) => tracing::debug!(%error, "cannot look for tasks that other servers ended"),
         }
     }
 }
@@ -130,10 +149,11 @@ mod tests {
 
     fn waiters(events: &broadcast::Sender<TaskEvent>) -> Waiters {
         let waiting = Arc::<WaitersByTask>::default();
-        let follower = tokio::spawn(follow(events.subscribe(), Arc::clone(&waiting)));
+        let mut followers = JoinSet::new();
+        followers.spawn(follow(events.subscribe(), Arc::clone(&waiting)));
         Waiters {
             waiting,
-            follower: follower.abort_handle(),
+            _followers: followers,
         }
     }
 

@@ -1,6 +1,7 @@
 //! The runtime that drives connections to PostgreSQL.
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
 
 use super::error::ErrorPlace;
 use crate::database::DatabaseResult;
@@ -29,10 +30,22 @@ impl Driver {
         }
     }
 
+    /// Runs work in the background.
+    pub(super) fn spawn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.runtime().spawn(work)
+    }
+
     /// Waits for the database.
     pub(super) fn wait<T: Send>(&self, work: impl Future<Output = T> + Send) -> T {
+        off_runtime(|| self.runtime().handle().block_on(work))
+    }
+
+    fn runtime(&self) -> &Runtime {
         match &self.runtime {
-            Some(runtime) => off_runtime(|| runtime.handle().block_on(work)),
+            Some(runtime) => runtime,
             None => unreachable!("the runtime is there until the end"),
         }
     }

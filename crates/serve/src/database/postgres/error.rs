@@ -86,7 +86,8 @@ impl ErrorPlace {
         }
     }
 
-    fn away(&self, reason: String) -> DatabaseError {
+    /// Reports that the database does not answer.
+    pub(super) fn away(&self, reason: String) -> DatabaseError {
         DatabaseError::Away {
             path: self.to_string(),
             reason,

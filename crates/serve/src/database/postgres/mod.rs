@@ -8,6 +8,8 @@
 mod connection;
 mod driver;
 mod error;
+mod listen;
+mod node;
 mod statement;
 
 use std::fmt;
@@ -17,7 +19,9 @@ use std::time::Duration;
 use deadpool_postgres::{
     Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime as PoolRuntime,
 };
+use futures_util::future::BoxFuture;
 use rustls::{ClientConfig, RootCertStore};
+use tokio::task::AbortHandle;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::{Config, IsolationLevel, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -25,18 +29,24 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::blocking::off_runtime;
 use super::sql::SqlConnection;
 use super::{DatabaseError, DatabaseResult};
+pub(crate) use listen::Listener;
+pub(crate) use node::Node;
+pub use node::NodeOptions;
+
 use connection::PostgresSession;
 use driver::Driver;
 use error::{ErrorPlace, is_conflict};
 
 /// Migrations, in order. The schema's version is the number of migrations that have run.
-const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
+const MIGRATIONS: [&str; 2] = [include_str!("schema.sql"), include_str!("task.sql")];
 /// Number of the lock that a migrating process holds: the letters `pkgtool`.
 const MIGRATION_LOCK: i64 = 0x70_6b67_746f_6f6c;
 /// Maximum number of connections of a process.
 const MAX_CONNECTIONS: usize = 16;
 /// Maximum time to connect, and to wait for a free connection.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
+/// Maximum time of a piece of work with a connection.
+const MAX_WORK_TIME: Duration = Duration::from_secs(15);
 /// Maximum number of attempts of a change that conflicts with others.
 const MAX_ATTEMPTS: u32 = 20;
 /// Pause after the first conflict; each further one is longer by as much.
@@ -47,13 +57,25 @@ const CONFLICT_PAUSE: Duration = Duration::from_millis(2);
 pub(crate) struct Postgres(Arc<OpenPostgres>);
 
 struct OpenPostgres {
+    config: Config,
     pool: Pool,
     driver: Driver,
+    node: Node,
+}
+
+/// Work in the background, which ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct BackgroundWork(AbortHandle);
+
+impl Drop for BackgroundWork {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 impl Postgres {
     /// Opens a database, and migrates its schema.
-    pub(crate) fn open(url: &str) -> DatabaseResult<Self> {
+    pub(crate) fn open(url: &str, node: NodeOptions) -> DatabaseResult<Self> {
         let place = ErrorPlace::of(url);
         let other = |reason: String| place.other(reason);
         let mut config: Config = url.parse().map_err(|error| place.error(&error))?;
@@ -62,15 +84,26 @@ impl Postgres {
             config.application_name("pkgtool");
         }
         let driver = Driver::start(place.clone())?;
-        let pool = Pool::builder(manager(config))
+        let pool = Pool::builder(manager(config.clone()))
             .max_size(MAX_CONNECTIONS)
             .runtime(PoolRuntime::Tokio1)
             .wait_timeout(Some(CONNECT_TIME))
             .create_timeout(Some(CONNECT_TIME))
             .build();
         let pool = pool.map_err(|error| other(error.to_string()))?;
-        let database = Self(Arc::new(OpenPostgres { pool, driver }));
-        database.0.driver.wait(database.migrate())?;
+        let database = Self(Arc::new(OpenPostgres {
+            config,
+            pool,
+            driver,
+            node: Node::new(node),
+        }));
+        let opened = async {
+            database.migrate().await?;
+            let client = database.connection().await?;
+            let read = node::read_clock(&client).await;
+            read.map_err(|error| database.error(&error))
+        };
+        database.0.driver.wait(opened)?;
         Ok(database)
     }
 
@@ -79,13 +112,80 @@ impl Postgres {
         self.0.driver.place.to_string()
     }
 
+    /// Returns this server among those that share the database.
+    pub(crate) fn node(&self) -> &Node {
+        &self.0.node
+    }
+
+    /// Calls a function with a connection, on the runtime of the connections, and again if it conflicts with another
+    /// one. It goes on even if the caller leaves.
+    pub(crate) async fn with<T: Send + 'static>(
+        &self,
+        call: impl for<'c> Fn(&'c mut Object) -> BoxFuture<'c, DatabaseResult<T>>
+        + Send
+        + Sync
+        + 'static,
+    ) -> DatabaseResult<T> {
+        let own = self.clone();
+        let done = self.0.driver.spawn(async move {
+            let mut attempt = 1;
+            loop {
+                match own.attempt_with(&call).await {
+                    Err(error) if is_conflict(&error) && attempt < MAX_ATTEMPTS => {
+                        tokio::time::sleep(CONFLICT_PAUSE * attempt).await;
+                        attempt += 1;
+                    }
+                    done => return done,
+                }
+            }
+        });
+        let done = done.await;
+        done.map_err(|error| self.0.driver.place.other(error.to_string()))?
+    }
+
+    async fn attempt_with<T>(
+        &self,
+        call: &impl for<'c> Fn(&'c mut Object) -> BoxFuture<'c, DatabaseResult<T>>,
+    ) -> DatabaseResult<T> {
+        let mut client = self.connection().await?;
+        let Ok(done) = tokio::time::timeout(MAX_WORK_TIME, call(&mut client)).await else {
+            // What comes late on this connection must not meet another call.
+            drop(Object::take(client));
+            return Err(self
+                .0
+                .driver
+                .place
+                .away(format!("no answer within {MAX_WORK_TIME:?}")));
+        };
+        done
+    }
+
+    /// Runs work on the runtime of the connections until it ends or the handle is dropped.
+    pub(crate) fn in_background(
+        &self,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) -> BackgroundWork {
+        BackgroundWork(self.0.driver.spawn(work).abort_handle())
+    }
+
+    /// Returns a free connection. Must be called on the runtime of the connections.
+    pub(crate) async fn connection(&self) -> DatabaseResult<Object> {
+        let client = self.0.pool.get().await;
+        client.map_err(|error| self.0.driver.place.pool_error(error))
+    }
+
+    /// Converts an error of the database.
+    pub(crate) fn error(&self, error: &tokio_postgres::Error) -> DatabaseError {
+        self.0.driver.place.error(error)
+    }
+
     /// Calls a function with a connection. Each of its statements is a transaction.
     pub(crate) fn run<T: Send>(
         &self,
         call: impl FnOnce(&mut dyn SqlConnection) -> DatabaseResult<T> + Send,
     ) -> DatabaseResult<T> {
         off_runtime(|| {
-            let client = self.0.driver.wait(self.client())?;
+            let client = self.0.driver.wait(self.connection())?;
             call(&mut PostgresSession::new(&self.0.driver, &client))
         })
     }
@@ -96,7 +196,7 @@ impl Postgres {
         mut call: impl FnMut(&mut dyn SqlConnection) -> DatabaseResult<T> + Send,
     ) -> DatabaseResult<T> {
         off_runtime(|| {
-            let mut client = self.0.driver.wait(self.client())?;
+            let mut client = self.0.driver.wait(self.connection())?;
             let mut attempt = 1;
             loop {
                 let done = self.attempt(&mut client, &mut call);
@@ -127,14 +227,9 @@ impl Postgres {
         Ok(done)
     }
 
-    async fn client(&self) -> DatabaseResult<Object> {
-        let client = self.0.pool.get().await;
-        client.map_err(|error| self.0.driver.place.pool_error(error))
-    }
-
     /// Brings the schema to the version of this release.
     async fn migrate(&self) -> DatabaseResult<()> {
-        let mut client = self.client().await?;
+        let mut client = self.connection().await?;
         let fault = |error: tokio_postgres::Error| self.0.driver.place.error(&error);
         let transaction = client.transaction().await.map_err(fault)?;
         // It ends with the transaction, so that it works behind a pooler of transactions, too.
@@ -181,8 +276,16 @@ fn manager(config: Config) -> Manager {
     let recycling = ManagerConfig {
         recycling_method: RecyclingMethod::Fast,
     };
+    match tls(&config) {
+        None => Manager::from_config(config, NoTls, recycling),
+        Some(tls) => Manager::from_config(config, tls, recycling),
+    }
+}
+
+/// Returns what connects with TLS; `None` if the URL says `sslmode=disable`.
+fn tls(config: &Config) -> Option<MakeRustlsConnect> {
     if config.get_ssl_mode() == SslMode::Disable {
-        return Manager::from_config(config, NoTls, recycling);
+        return None;
     }
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
@@ -190,5 +293,5 @@ fn manager(config: Config) -> Manager {
     let tls = ClientConfig::builder()
         .with_root_certificates(roots)
         .with_no_client_auth();
-    Manager::from_config(config, MakeRustlsConnect::new(tls), recycling)
+    Some(MakeRustlsConnect::new(tls))
 }

@@ -125,6 +125,7 @@ impl Dispatcher {
         // Subscribe before the first query, so that no change is missed in between.
         let mut wakeups = store.wakeups();
         let mut events = store.events();
+        let mut news = store.news();
         let mut resumed = self.options.resumed.clone();
         let mut tick = tokio::time::interval(self.options.lease / 4);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -141,6 +142,7 @@ impl Dispatcher {
                 // The sender lives as long as the gateway's services.
                 Ok(()) = resumed.changed() => {}
                 event = events.recv() => self.on_event(&event),
+                () = changed(&mut news) => self.follow_others().await,
                 _ = tick.tick() => self.maintain().await,
                 () = tokio::time::sleep_until(claims_at), if claims_at > Instant::now() => {}
             }
@@ -154,11 +156,10 @@ impl Dispatcher {
     async fn claim(&mut self) -> bool {
         let places = self.options.caps.places as usize;
         let free = places.saturating_sub(self.running.len());
-        let until = Timestamp::now().after(self.options.lease);
         let options = &self.options;
         let accounts = Arc::clone(&options.directory.snapshot());
         let limits = TaskLimits::new(accounts, options.caps).without((options.paused)());
-        let claimed = options.store.claim(free, &self.turns, &limits, until).await;
+        let claimed = options.store.claim(free, &self.turns, &limits).await;
         match claimed {
             Ok(claimed) => {
                 for task in claimed {
@@ -234,31 +235,48 @@ impl Dispatcher {
         }
     }
 
-    /// Sends heartbeats first, so that a jump of the clock never ends a held lease. Then reaps
-    /// leases that expired elsewhere.
+    /// Tells other servers that this one lives, and stops the runs of lost leases. Then returns the tasks of servers
+    /// that no longer live to the queue.
     async fn maintain(&mut self) {
-        let now = Timestamp::now();
         let held: Vec<Lease> = self.held.values().map(|(lease, _)| *lease).collect();
         let store = &self.options.store;
-        if !held.is_empty() {
-            match store.heartbeat(&held, now.after(self.options.lease)).await {
-                Ok(lost) => {
-                    for lease in lost {
-                        if let Some((mine, abort)) = self.held.get(&lease.task)
-                            && *mine == lease
-                        {
-                            abort.abort();
-                        }
+        match store.heartbeat(&held).await {
+            Ok(lost) => {
+                for lease in lost {
+                    if let Some((mine, abort)) = self.held.get(&lease.task)
+                        && *mine == lease
+                    {
+                        abort.abort();
                     }
                 }
-                Err(error) => {
-                    tracing::error!(%error, "cannot extend leases");
-                    return;
-                }
+            }
+            Err(error) => {
+                tracing::error!(%error, "cannot extend leases");
+                return;
             }
         }
-        if let Err(error) = store.reap(self.options.caps.attempts, now).await {
-            tracing::error!(%error, "cannot return tasks with expired leases to the queue");
+        let reaped = store.reap(self.options.caps.attempts, Timestamp::now());
+        match reaped.await {
+            Ok(0) => {}
+            Ok(tasks) => {
+                tracing::warn!(tasks, "tasks of a server that is gone return to the queue")
+            }
+            Err(error) => {
+                tracing::error!(%error, "cannot return tasks of other servers to the queue");
+            }
+        }
+    }
+
+    /// Stops the runs of tasks that other servers ended.
+    async fn follow_others(&mut self) {
+        let held: Vec<TaskId> = self.held.keys().copied().collect();
+        if held.is_empty() {
+            return;
+        }
+        match self.options.store.ended(&held).await {
+            Ok(ended) => ended.iter().for_each(|event| self.on_event(&Ok(*event))),
+            // The next heartbeat finds that the lease is lost.
+            Err(error) => tracing::debug!(%error, "cannot look for canceled tasks"),
         }
     }
 
@@ -279,5 +297,16 @@ impl Dispatcher {
                 tracing::error!(task = %lease.task, %error, "cannot return the task to the queue");
             }
         }
+    }
+}
+
+/// Waits until other servers may have ended tasks; forever if there are none.
+async fn changed(news: &mut Option<watch::Receiver<u64>>) {
+    let closed = match news {
+        Some(news) => news.changed().await.is_err(),
+        None => true,
+    };
+    if closed {
+        std::future::pending().await
     }
 }

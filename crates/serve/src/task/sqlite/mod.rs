@@ -106,21 +106,15 @@ impl TaskStore for SqliteTasks {
         max: usize,
         turns: &Arc<AccountTurns>,
         limits: &TaskLimits,
-        lease_until: Timestamp,
     ) -> DatabaseResult<Vec<ClaimedTask>> {
         let (turns, limits) = (Arc::clone(turns), limits.clone());
-        let make =
-            move |moves: &mut moves::Moves<'_>| moves.claim(max, &turns, &limits, lease_until);
+        let make = move |moves: &mut moves::Moves<'_>| moves.claim(max, &turns, &limits);
         self.writer.submit(make).await
     }
 
-    async fn heartbeat(
-        &self,
-        held: &[Lease],
-        lease_until: Timestamp,
-    ) -> DatabaseResult<Vec<Lease>> {
+    async fn heartbeat(&self, held: &[Lease]) -> DatabaseResult<Vec<Lease>> {
         let held = held.to_vec();
-        let make = move |moves: &mut moves::Moves<'_>| moves.heartbeat(&held, lease_until);
+        let make = move |moves: &mut moves::Moves<'_>| moves.lost(&held);
         self.writer.submit(make).await
     }
 
@@ -182,13 +176,7 @@ impl TaskStore for SqliteTasks {
     }
 
     async fn recover(&self, attempts: u32, now: Timestamp) -> DatabaseResult<u64> {
-        let make = move |moves: &mut moves::Moves<'_>| moves.requeue_running(None, attempts, now);
-        self.writer.submit(make).await
-    }
-
-    async fn reap(&self, attempts: u32, now: Timestamp) -> DatabaseResult<u64> {
-        let make =
-            move |moves: &mut moves::Moves<'_>| moves.requeue_running(Some(now), attempts, now);
+        let make = move |moves: &mut moves::Moves<'_>| moves.requeue_running(attempts, now);
         self.writer.submit(make).await
     }
 

@@ -193,7 +193,6 @@ impl Moves<'_> {
         max: usize,
         turns: &AccountTurns,
         limits: &TaskLimits,
-        lease_until: Timestamp,
     ) -> DatabaseResult<Vec<ClaimedTask>> {
         let share = limits.share(self.loads.active());
         let waiting = self.loads.waiting();
@@ -208,7 +207,7 @@ impl Moves<'_> {
             if claimed.len() >= max && self.loads.of(account).running >= share {
                 continue;
             }
-            let task = self.claim_first(account, paused, lease_until);
+            let task = self.claim_first(account, paused);
             let Some(task) = task.map_err(|error| self.fault(&error))? else {
                 if !paused.is_empty() {
                     // All its waiting tasks are for paused services.
@@ -240,12 +239,11 @@ impl Moves<'_> {
         &self,
         account: AccountId,
         paused: &[(AccountId, String)],
-        lease_until: Timestamp,
     ) -> rusqlite::Result<Option<ClaimedTask>> {
         // The index is enough without this condition.
-        let is_paused = "AND owner || '/' || service NOT IN (SELECT value FROM json_each(?3))";
+        let is_paused = "AND owner || '/' || service NOT IN (SELECT value FROM json_each(?2))";
         let sql = format!(
-            "UPDATE task SET status = 1, attempt = attempt + 1, lease_until = ?2
+            "UPDATE task SET status = 1, attempt = attempt + 1
              WHERE id = (SELECT id FROM task INDEXED BY task_waiting
                  WHERE status = 0 AND caller = ?1 {} ORDER BY id LIMIT 1)
              RETURNING {CLAIMED_COLUMNS}",
@@ -256,11 +254,11 @@ impl Moves<'_> {
             .iter()
             .map(|(owner, name)| format!("{}/{name}", owner.0));
         let names = names.collect::<serde_json::Value>().to_string();
-        let (account, until) = (account.0, lease_until.0);
+        let account = account.0;
         let values: &[&dyn rusqlite::ToSql] = if paused.is_empty() {
-            &[&account, &until]
+            &[&account]
         } else {
-            &[&account, &until, &names]
+            &[&account, &names]
         };
         let claimed = update.query_row(values, |row| {
             Ok((rows::claimed(row)?, row.get::<_, Option<i64>>(11)?))
@@ -276,24 +274,20 @@ impl Moves<'_> {
         Ok(Some(claimed))
     }
 
-    pub(super) fn heartbeat(
-        &mut self,
-        held: &[Lease],
-        lease_until: Timestamp,
-    ) -> DatabaseResult<Vec<Lease>> {
-        let sql = "UPDATE task SET lease_until = ?3 WHERE id = ?1 AND attempt = ?2 AND status = 1";
-        let prolong = || {
-            let mut update = self.connection.prepare_cached(sql)?;
+    /// Returns the leases that are lost.
+    pub(super) fn lost(&self, held: &[Lease]) -> DatabaseResult<Vec<Lease>> {
+        let sql = "SELECT 1 FROM task WHERE id = ?1 AND attempt = ?2 AND status = 1";
+        let find = || {
+            let mut read = self.connection.prepare_cached(sql)?;
             let mut lost = Vec::new();
             for lease in held {
-                let values = params![lease.task.as_bytes(), lease.attempt, lease_until.0];
-                if update.execute(values)? == 0 {
+                if !read.exists(params![lease.task.as_bytes(), lease.attempt])? {
                     lost.push(*lease);
                 }
             }
             Ok(lost)
         };
-        prolong().map_err(|error: rusqlite::Error| self.fault(&error))
+        find().map_err(|error: rusqlite::Error| self.fault(&error))
     }
 
     pub(super) fn complete(
@@ -344,7 +338,7 @@ impl Moves<'_> {
         end: &TaskEnd<'_>,
     ) -> DatabaseResult<bool> {
         let sql = "UPDATE task SET status = ?3, completed_at = max(created_at, ?4), outcome = ?5,
-                lease_until = NULL, body = NULL, config = NULL, data_type = NULL, answer = ?6,
+                body = NULL, config = NULL, data_type = NULL, answer = ?6,
                 answer_number = ?7, answer_size = ?8, answer_sha256 = ?9, expires_at = ?10,
                 media_type = ?11, failure_status = ?12, failure_code = ?13, failure_message = ?14,
                 worker = ?15
@@ -446,7 +440,7 @@ impl Moves<'_> {
         if given_up {
             let failure = TaskFailure::crashed();
             let sql = "UPDATE task SET status = ?2, completed_at = max(created_at, ?3),
-                    outcome = ?4, lease_until = NULL, failure_status = ?5, failure_code = ?6,
+                    outcome = ?4, failure_status = ?5, failure_code = ?6,
                     failure_message = ?7, crashes = ?8, body = NULL, config = NULL, data_type = NULL
                 WHERE id = ?1 RETURNING caller, body_number, request_bytes";
             self.end_empty(
@@ -464,7 +458,7 @@ impl Moves<'_> {
             )?;
             self.ended(task, caller, Status::Canceled);
         } else {
-            let sql = "UPDATE task SET status = 0, lease_until = NULL, crashes = ?2 WHERE id = ?1";
+            let sql = "UPDATE task SET status = 0, crashes = ?2 WHERE id = ?1";
             self.execute(sql, params![task.as_bytes(), deaths])?;
             self.loads.change(caller, |load| {
                 load.running = load.running.saturating_sub(1);
@@ -475,22 +469,17 @@ impl Moves<'_> {
         Ok(())
     }
 
-    /// Treats running tasks as crashed: all of them, or those whose lease expired by a given time.
-    pub(super) fn requeue_running(
-        &mut self,
-        leases_before: Option<Timestamp>,
-        attempts: u32,
-        now: Timestamp,
-    ) -> DatabaseResult<u64> {
+    /// Treats all running tasks as crashed.
+    pub(super) fn requeue_running(&mut self, attempts: u32, now: Timestamp) -> DatabaseResult<u64> {
         let sql = "SELECT id, caller, crashes, retries FROM task INDEXED BY task_running
-            WHERE status = 1 AND (?1 IS NULL OR lease_until <= ?1)";
+            WHERE status = 1";
         let read = || {
             let mut read = self.connection.prepare_cached(sql)?;
-            let rows = read.query_map([leases_before.map(|before| before.0)], found)?;
+            let rows = read.query_map([], found)?;
             rows.collect::<Result<Vec<_>, _>>()
         };
         let lost = read().map_err(|error| self.fault(&error))?;
-        self.news.is_server |= leases_before.is_none();
+        self.news.is_server = true;
         for found in &lost {
             self.put_back(found, (true, attempts), now)?;
         }
@@ -506,7 +495,7 @@ impl Moves<'_> {
             return Ok(Some(found));
         }
         let sql = "UPDATE task SET status = ?2, completed_at = max(created_at, ?3), outcome = ?4,
-                lease_until = NULL, body = NULL, config = NULL, data_type = NULL
+                body = NULL, config = NULL, data_type = NULL
             WHERE id = ?1 RETURNING caller, body_number, request_bytes";
         let values = params![task.as_bytes(), CANCELED, now.0, CANCELED_BY_USER];
         self.end_empty(sql, values)?;

@@ -1,0 +1,519 @@
+//! The task store in PostgreSQL, which several servers share.
+//!
+//! Invariant: an operation is answered after its commit. A running task belongs to the node that claimed it, by the
+//! number of the node's row and the attempt: an answer of a node whose row is gone is never stored.
+
+mod accounts;
+mod claims;
+mod columns;
+mod group;
+mod partitions;
+mod reads;
+mod removal;
+mod rows;
+mod signals;
+mod suspicion;
+mod writer;
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use deadpool_postgres::{Object, Transaction};
+use futures_util::future::BoxFuture;
+use tokio::sync::{broadcast, watch};
+
+use super::{
+    AccountTurns, ClaimedTask, Deletion, EnqueueError, Lease, Limit, NamedBlob, NewTask,
+    RemovedTasks, Statistics, Status, StoredAnswer, Task, TaskEvent, TaskFailure, TaskId,
+    TaskLimits, TaskStore,
+};
+use crate::account::{AccountId, UNLIMITED};
+use crate::database::postgres::{BackgroundWork, Postgres};
+use crate::database::{DatabaseError, DatabaseResult, Timestamp};
+use claims::{Claim, ClaimOutcome};
+use group::{ChangeGroup, Creation, Ending, EndingKind};
+use rows::Fault;
+use signals::Signals;
+use suspicion::Suspicion;
+use writer::TaskWriter;
+
+/// The task store in a database that several servers share.
+#[derive(Debug)]
+pub(super) struct PostgresTasks {
+    database: Postgres,
+    writer: TaskWriter,
+    signals: Arc<Signals>,
+    suspicion: Suspicion,
+    _work: [BackgroundWork; 2],
+}
+
+impl PostgresTasks {
+    /// Opens the task store of a database.
+    pub(super) async fn open(database: &Postgres) -> DatabaseResult<Arc<Self>> {
+        let signals = Arc::new(Signals::new());
+        let store = Self {
+            database: database.clone(),
+            writer: TaskWriter::start(database, Arc::clone(&signals)),
+            suspicion: Suspicion::new(database.node().lease()),
+            _work: signals::start(database, &signals),
+            signals,
+        };
+        store.make_partitions().await?;
+        Ok(Arc::new(store))
+    }
+
+    /// Reads with a connection.
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl for<'c> Fn(&'c Object) -> BoxFuture<'c, Result<T, Fault>>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    ) -> DatabaseResult<T> {
+        let own = self.database.clone();
+        let call = self.database.with(move |client| {
+            let (own, read) = (own.clone(), read.clone());
+            Box::pin(async move { read(client).await.map_err(|error| own.error(&error)) })
+        });
+        call.await
+    }
+
+    /// Makes a change in a transaction.
+    async fn change<T: Send + 'static>(
+        &self,
+        change: impl for<'t> Fn(&'t Transaction<'t>) -> BoxFuture<'t, Result<T, Fault>>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    ) -> DatabaseResult<T> {
+        let own = self.database.clone();
+        let call = self.database.with(move |client| {
+            let (own, change) = (own.clone(), change.clone());
+            Box::pin(async move {
+                let work = async {
+                    let transaction = client.transaction().await?;
+                    let done = change(&transaction).await?;
+                    transaction.commit().await?;
+                    Ok(done)
+                };
+                work.await.map_err(|error: Fault| own.error(&error))
+            })
+        });
+        call.await
+    }
+
+    /// Makes a row for this node, unless there is one and `again` is false. Returns its number.
+    async fn register(&self, again: bool) -> DatabaseResult<i64> {
+        let own = self.database.clone();
+        self.read(move |client| {
+            let own = own.clone();
+            Box::pin(async move { own.node().register(client, again).await })
+        })
+        .await
+    }
+
+    async fn make_partitions(&self) -> DatabaseResult<()> {
+        let now = Timestamp::now();
+        self.change(move |transaction| Box::pin(partitions::make(transaction, now)))
+            .await
+    }
+
+    async fn end(&self, lease: Lease, how: EndingKind, now: Timestamp) -> DatabaseResult<bool> {
+        let ending = Ending {
+            task: lease.task,
+            holder: Some((self.database.node().number(), lease.attempt)),
+            how,
+            now,
+        };
+        self.writer.end(ending).await
+    }
+
+    async fn claim_once(&self, claim: Claim, waits: bool) -> DatabaseResult<ClaimOutcome> {
+        let limits = claim.limits.clone();
+        let found = self.read(move |client| {
+            let limits = limits.clone();
+            Box::pin(async move { claims::candidates(client, &limits).await })
+        });
+        let Some(found) = found.await? else {
+            return Ok(ClaimOutcome::Claimed(Vec::new()));
+        };
+        let found = Arc::new(found);
+        self.change(move |transaction| {
+            let (claim, found) = (claim.clone(), Arc::clone(&found));
+            Box::pin(async move { claim.make(transaction, &found, waits).await })
+        })
+        .await
+    }
+
+    /// Returns the running tasks of nodes to the queue, as after a crash, and deletes the nodes' rows. `which` is a
+    /// condition on the node.
+    async fn end_nodes(
+        &self,
+        which: &'static str,
+        value: NodeKey,
+        (attempts, now): (u32, Timestamp),
+    ) -> DatabaseResult<u64> {
+        let outcome = self.change(move |transaction| {
+            let value = value.clone();
+            Box::pin(async move {
+                let endings = nodes_tasks(transaction, which, &value, (attempts, now)).await?;
+                let group = ChangeGroup {
+                    endings,
+                    ..ChangeGroup::default()
+                };
+                group::apply(transaction, &group).await
+            })
+        });
+        let outcome = outcome.await?;
+        let count = outcome.ended.iter().filter(|ended| **ended).count();
+        self.signals.tell(outcome.wakes, outcome.events);
+        Ok(count as u64)
+    }
+}
+
+/// What names a node: its name or its number.
+#[derive(Debug, Clone)]
+enum NodeKey {
+    Name(String),
+    Number(i64),
+}
+
+/// Deletes rows of nodes, and returns their tasks.
+async fn nodes_tasks(
+    transaction: &Transaction<'_>,
+    which: &str,
+    value: &NodeKey,
+    (attempts, now): (u32, Timestamp),
+) -> Result<Vec<Ending>, Fault> {
+    let sql = format!("DELETE FROM node WHERE {which} RETURNING id");
+    let value: &(dyn tokio_postgres::types::ToSql + Sync) = match value {
+        NodeKey::Name(name) => name,
+        NodeKey::Number(number) => number,
+    };
+    let gone = transaction.query(&sql, &[value]).await?;
+    let gone: Vec<i64> = gone
+        .iter()
+        .map(|row| row.try_get(0))
+        .collect::<Result<_, _>>()?;
+    let sql = "SELECT id, attempt, node FROM task_active WHERE node = ANY($1)";
+    let tasks = transaction.query(sql, &[&gone]).await?;
+    let ending = |row: &tokio_postgres::Row| {
+        let lease = rows::lease(row)?;
+        Ok(Ending {
+            task: lease.task,
+            holder: Some((row.try_get(2)?, lease.attempt)),
+            how: EndingKind::PutBack {
+                crashed: true,
+                attempts,
+            },
+            now,
+        })
+    };
+    tasks.iter().map(ending).collect()
+}
+
+#[async_trait::async_trait]
+impl TaskStore for PostgresTasks {
+    async fn last_id(&self) -> DatabaseResult<Option<TaskId>> {
+        self.read(|client| Box::pin(reads::last_id(client))).await
+    }
+
+    async fn enqueue(
+        &self,
+        task: NewTask,
+        limit: Limit,
+        now: Timestamp,
+    ) -> Result<TaskId, EnqueueError> {
+        self.writer.create(Creation { task, limit, now }).await
+    }
+
+    async fn foresee(
+        &self,
+        account: AccountId,
+        limit: Limit,
+        key: Option<&str>,
+    ) -> Result<(), EnqueueError> {
+        let most = limit.waiting;
+        let key = key.map(str::to_owned);
+        let has_room = self.read(move |client| {
+            let key = key.clone();
+            Box::pin(async move {
+                Ok(reads::waiting(client, account).await? < u64::from(most)
+                    || match &key {
+                        Some(key) => reads::has_idempotency_key(client, account, key).await?,
+                        None => false,
+                    })
+            })
+        });
+        if has_room.await? {
+            return Ok(());
+        }
+        Err(EnqueueError::TooManyWaiting { limit: most })
+    }
+
+    async fn admit(
+        &self,
+        account: AccountId,
+        limit: Limit,
+        now: Timestamp,
+    ) -> Result<(), EnqueueError> {
+        let rps = limit.rps;
+        if limit.is_counted || rps == UNLIMITED {
+            return Ok(());
+        }
+        let admitted = self.change(move |transaction| {
+            Box::pin(async move {
+                let limits = BTreeMap::from([(account, rps)]);
+                let mut windows = accounts::hold_rates(transaction, &limits).await?;
+                let window = windows.entry(account).or_default();
+                let admitted = group::admit(window, rps, now);
+                accounts::store_rates(transaction, &windows).await?;
+                Ok(admitted)
+            })
+        });
+        admitted.await?
+    }
+
+    async fn claim(
+        &self,
+        max: usize,
+        turns: &Arc<AccountTurns>,
+        limits: &TaskLimits,
+    ) -> DatabaseResult<Vec<ClaimedTask>> {
+        let mut waits = false;
+        let mut node = self.register(false).await?;
+        loop {
+            let claim = Claim {
+                max,
+                turns: Arc::clone(turns),
+                limits: limits.clone(),
+                node,
+            };
+            match self.claim_once(claim, waits).await? {
+                ClaimOutcome::Claimed(tasks) => return Ok(tasks),
+                ClaimOutcome::NodeIsGone => {
+                    node = self.register(true).await?;
+                }
+                ClaimOutcome::AllAreHeld if waits => return Ok(Vec::new()),
+                ClaimOutcome::AllAreHeld => waits = true,
+            }
+        }
+    }
+
+    async fn heartbeat(&self, held: &[Lease]) -> DatabaseResult<Vec<Lease>> {
+        let own = self.database.clone();
+        let renewed = self.read(move |client| {
+            let own = own.clone();
+            Box::pin(async move {
+                let node = own.node();
+                if node.number() != 0 && node.renew(client).await? {
+                    return Ok(true);
+                }
+                node.register(client, true).await?;
+                Ok(false)
+            })
+        });
+        if !renewed.await? {
+            return Ok(held.to_vec());
+        }
+        if held.is_empty() {
+            return Ok(Vec::new());
+        }
+        let number = self.database.node().number();
+        let known = self.read(move |client| {
+            Box::pin(async move {
+                let sql = "SELECT id, attempt FROM task_active WHERE node = $1";
+                let read = client.prepare_cached(sql).await?;
+                let known = client.query(&read, &[&number]).await?;
+                known
+                    .iter()
+                    .map(rows::lease)
+                    .collect::<Result<HashSet<_>, _>>()
+            })
+        });
+        let known = known.await?;
+        let lost = held.iter().filter(|lease| !known.contains(lease));
+        Ok(lost.copied().collect())
+    }
+
+    async fn complete(
+        &self,
+        lease: Lease,
+        answer: StoredAnswer,
+        now: Timestamp,
+        expires_at: Timestamp,
+    ) -> DatabaseResult<bool> {
+        self.end(lease, EndingKind::Answer(answer, expires_at), now)
+            .await
+    }
+
+    async fn fail(
+        &self,
+        lease: Lease,
+        failure: TaskFailure,
+        now: Timestamp,
+    ) -> DatabaseResult<bool> {
+        self.end(lease, EndingKind::Failure(failure), now).await
+    }
+
+    async fn release(
+        &self,
+        lease: Lease,
+        crashed: bool,
+        attempts: u32,
+        now: Timestamp,
+    ) -> DatabaseResult<bool> {
+        self.end(lease, EndingKind::PutBack { crashed, attempts }, now)
+            .await
+    }
+
+    async fn cancel(&self, task: TaskId, now: Timestamp) -> DatabaseResult<Option<Task>> {
+        let found = self.get(task).await?;
+        if found.is_none_or(|found| !found.status.is_final()) {
+            let ending = Ending {
+                task,
+                holder: None,
+                how: EndingKind::ByUser,
+                now,
+            };
+            self.writer.end(ending).await?;
+        }
+        self.get(task).await
+    }
+
+    async fn get(&self, task: TaskId) -> DatabaseResult<Option<Task>> {
+        self.read(move |client| Box::pin(reads::get(client, task)))
+            .await
+    }
+
+    async fn place(&self, task: TaskId) -> DatabaseResult<Option<u64>> {
+        self.read(move |client| Box::pin(reads::place(client, task)))
+            .await
+    }
+
+    async fn list(
+        &self,
+        caller: AccountId,
+        status: Option<Status>,
+        before: Option<TaskId>,
+        max: usize,
+    ) -> DatabaseResult<Vec<Task>> {
+        self.read(move |client| Box::pin(reads::list(client, caller, status, before, max)))
+            .await
+    }
+
+    async fn recover(&self, attempts: u32, now: Timestamp) -> DatabaseResult<u64> {
+        let name = self.database.node().name().to_owned();
+        let key = NodeKey::Name(name);
+        let count = self.end_nodes("name = $1", key, (attempts, now)).await?;
+        self.register(true).await?;
+        Ok(count)
+    }
+
+    async fn reap(&self, attempts: u32, now: Timestamp) -> DatabaseResult<u64> {
+        let silent = self.read(|client| {
+            Box::pin(async move {
+                let sql = "SELECT id FROM node WHERE lease_until < clock_ms()";
+                let silent = client.query(sql, &[]).await?;
+                silent
+                    .iter()
+                    .map(|row| row.try_get(0))
+                    .collect::<Result<Vec<i64>, _>>()
+            })
+        });
+        let mut count = 0;
+        for node in self.suspicion.confirm(silent.await?) {
+            let which = "id = $1 AND lease_until < clock_ms()";
+            let key = NodeKey::Number(node);
+            count += self.end_nodes(which, key, (attempts, now)).await?;
+        }
+        Ok(count)
+    }
+
+    async fn sweep(&self, now: Timestamp, max: usize) -> DatabaseResult<RemovedTasks> {
+        self.make_partitions().await?;
+        let max = i64::try_from(max).unwrap_or(i64::MAX);
+        self.change(move |transaction| Box::pin(removal::sweep(transaction, now, max)))
+            .await
+    }
+
+    async fn delete(&self, task: TaskId) -> DatabaseResult<Deletion> {
+        self.change(move |transaction| Box::pin(removal::delete(transaction, task)))
+            .await
+    }
+
+    async fn purge(&self, ended_by: Timestamp, max: usize) -> DatabaseResult<RemovedTasks> {
+        let dropped = self
+            .change(move |transaction| Box::pin(partitions::drop_oldest(transaction, ended_by)));
+        if let Some(removed) = dropped.await? {
+            return Ok(removed);
+        }
+        let max = i64::try_from(max).unwrap_or(i64::MAX);
+        self.change(move |transaction| Box::pin(removal::purge(transaction, ended_by, max)))
+            .await
+    }
+
+    async fn blobs(&self, after: Option<TaskId>, max: usize) -> DatabaseResult<Vec<NamedBlob>> {
+        self.read(move |client| Box::pin(reads::blobs(client, after, max)))
+            .await
+    }
+
+    async fn stored(&self, account: AccountId) -> DatabaseResult<u64> {
+        self.read(move |client| Box::pin(reads::stored(client, account)))
+            .await
+    }
+
+    async fn statistics(&self) -> DatabaseResult<Statistics> {
+        self.read(|client| Box::pin(reads::statistics(client)))
+            .await
+    }
+
+    async fn health(&self) -> DatabaseResult<()> {
+        self.change(|transaction| {
+            Box::pin(async move {
+                let sql = "UPDATE pkgtool_schema SET version = version";
+                transaction.execute(sql, &[]).await.map(drop)
+            })
+        })
+        .await
+    }
+
+    async fn check(&self) -> DatabaseResult<()> {
+        let found = self.read(|client| Box::pin(reads::miscounted(client)));
+        let found = found.await?;
+        if found.is_empty() {
+            return Ok(());
+        }
+        Err(DatabaseError::Corrupt {
+            path: self.database.place(),
+            reason: format!("the counts of the accounts {found:?} differ from their tasks"),
+        })
+    }
+
+    async fn load(&self) -> DatabaseResult<(u64, u64)> {
+        self.read(|client| Box::pin(reads::load(client))).await
+    }
+
+    fn wakeups(&self) -> watch::Receiver<u64> {
+        self.signals.wakeups.subscribe()
+    }
+
+    fn events(&self) -> broadcast::Receiver<TaskEvent> {
+        self.signals.events.subscribe()
+    }
+
+    fn news(&self) -> Option<watch::Receiver<u64>> {
+        Some(self.signals.news.subscribe())
+    }
+
+    async fn ended(&self, tasks: &[TaskId]) -> DatabaseResult<Vec<TaskEvent>> {
+        let tasks = tasks.to_vec();
+        self.read(move |client| {
+            let tasks = tasks.clone();
+            Box::pin(async move { reads::ended(client, &tasks).await })
+        })
+        .await
+    }
+}
