@@ -7,6 +7,7 @@ use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::{bytes, data};
 use pkgtool_base::diagnostic::book;
+use pkgtool_serve::database::DatabaseUrl;
 use pkgtool_serve::task::{BackupError, backup};
 
 /// Arguments of `pkgtool admin backup`.
@@ -33,7 +34,13 @@ Exit codes:
 
 /// Runs the command.
 pub(super) async fn run(args: &BackupArgs) -> Result<Exit, Failure> {
-    let directory = data(&args.place)?;
+    let (directory, database) = data(&args.place)?;
+    if let DatabaseUrl::Postgres(_) = database {
+        return Err(Failure::Other(format!(
+            "{database}: a backup needs an SQLite database; back up a PostgreSQL database by its own tools, such as \
+             `pg_dump`"
+        )));
+    }
     let made = backup(&directory, &args.into).await?;
     let tasks = &made.tasks;
     output::print(&format!(

@@ -32,13 +32,13 @@ pub(super) fn run(command: &AdminCommand) -> Result<Exit, Failure> {
     })
 }
 
-/// Returns the data directory. It must contain a database, so that a mistyped name does not create
-/// one.
-fn data(place: &DataDirectoryArgs) -> Result<std::path::PathBuf, Failure> {
+/// Returns the data directory and the database. A file must exist, so that a mistyped name does not create one.
+fn data(place: &DataDirectoryArgs) -> Result<(std::path::PathBuf, DatabaseUrl), Failure> {
     let directory = place.directory()?;
-    let file = DatabaseUrl::file_in(&directory);
-    if file.is_file() {
-        return Ok(directory);
+    let database = place.database()?;
+    match &database {
+        DatabaseUrl::Sqlite(file) if !file.is_file() => {}
+        _ => return Ok((directory, database)),
     }
     Err(Failure::Nothing(format!(
         "{}: no gateway data found; set its directory with --data-dir",

@@ -7,8 +7,8 @@ use super::super::directory::{DataDirectoryArgs, shown, span};
 use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::data;
-use pkgtool_serve::database::{DatabaseUrl, Timestamp};
-use pkgtool_serve::gateway::settings::GatewaySettings;
+use pkgtool_serve::database::Timestamp;
+use pkgtool_serve::gateway::settings::{CONFIG_FILE, GatewaySettings};
 use pkgtool_serve::task::{Blobs, Stores, remove_in_batches};
 
 /// Arguments of `pkgtool admin purge`.
@@ -29,13 +29,13 @@ pub(in super::super) struct PurgeArgs {
 
 /// Runs the command.
 pub(super) async fn run(args: &PurgeArgs) -> Result<Exit, Failure> {
-    let directory = data(&args.place)?;
+    let (directory, database) = data(&args.place)?;
     let age = match args.older_than {
         Some(age) => age,
         None => ttl(args.config.as_deref(), &directory)?,
     };
     let before = Timestamp::now().before(age);
-    let stores = Stores::open(&DatabaseUrl::in_directory(&directory)).await?;
+    let stores = Stores::open(&database).await?;
     let (tasks, blobs) = (
         stores.tasks().await?,
         Blobs::open(&directory.join("blobs"))?,
@@ -53,7 +53,7 @@ pub(super) async fn run(args: &PurgeArgs) -> Result<Exit, Failure> {
 
 /// Returns how long the server keeps tasks that have ended.
 fn ttl(config: Option<&Path>, directory: &Path) -> Result<Duration, Failure> {
-    let own = directory.join("gateway.toml");
+    let own = directory.join(CONFIG_FILE);
     let config = config.or_else(|| own.is_file().then_some(own.as_path()));
     let variables = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));

@@ -9,7 +9,7 @@ use super::super::directory::{DataDirectoryArgs, shown};
 use super::super::exit::{Exit, Failure};
 use super::super::report::{self, CommandReport};
 use super::{bytes, data};
-use pkgtool_serve::database::{DatabaseSize, DatabaseUrl, FileStats, disk_free};
+use pkgtool_serve::database::{DatabaseSize, FileStats, disk_free};
 use pkgtool_serve::task::{Statistics, Stores};
 
 /// Arguments of `pkgtool admin status`.
@@ -33,8 +33,8 @@ struct StorageStatus {
 
 /// Runs the command.
 pub(super) async fn run(args: &StatusArgs) -> Result<Exit, Failure> {
-    let directory = data(&args.place)?;
-    let stores = Stores::open(&DatabaseUrl::in_directory(&directory)).await?;
+    let (directory, database) = data(&args.place)?;
+    let stores = Stores::open(&database).await?;
     let found = StorageStatus {
         tasks: stores.tasks().await?.statistics().await?,
         database: stores.space().await?,

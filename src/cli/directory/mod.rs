@@ -1,6 +1,6 @@
 //! The commands `accounts`, `keys` and a part of `workers`, which change a gateway's accounts, API keys and tokens.
 //!
-//! They work on its data directory, whether the gateway is running or not. A running gateway sees a
+//! They work on its database, whether the gateway is running or not. A running gateway sees a
 //! new key at once, and other changes within a second.
 
 mod accounts;
@@ -17,6 +17,7 @@ use super::exit::{Exit, Failure};
 pub(super) use moment::{short, shown, span};
 use pkgtool_serve::account::{AccountError, AccountStore, Accounts};
 use pkgtool_serve::database::{DatabaseError, DatabaseUrl};
+use pkgtool_serve::gateway::settings::DatabaseSetting;
 use pkgtool_serve::task::Stores;
 
 /// The option for the data directory.
@@ -25,6 +26,16 @@ pub(super) struct DataDirectoryArgs {
     /// Data directory of the gateway [default: the user's data directory]
     #[arg(long, value_name = "DIR", env = "PKGTOOL_DATA_DIR")]
     data_dir: Option<PathBuf>,
+
+    /// PostgreSQL database of the gateway [default: as `gateway.toml` in the data directory says, or a database in
+    /// the data directory]
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "PKGTOOL_DATABASE",
+        hide_env_values = true
+    )]
+    database: Option<DatabaseSetting>,
 }
 
 /// The commands `accounts` and `keys`.
@@ -60,9 +71,19 @@ impl DataDirectoryArgs {
     }
 
     async fn store(&self) -> Result<Arc<dyn AccountStore>, Failure> {
-        let directory = self.directory()?;
-        let stores = Stores::open(&DatabaseUrl::in_directory(&directory)).await?;
+        let stores = Stores::open(&self.database()?).await?;
         Ok(stores.accounts().await?)
+    }
+
+    /// Returns the database.
+    pub(super) fn database(&self) -> Result<DatabaseUrl, Failure> {
+        let directory = self.directory()?;
+        let setting = match &self.database {
+            Some(setting) => setting.clone(),
+            None => DatabaseSetting::of_directory(&directory)
+                .map_err(|error| Failure::Other(error.to_string()))?,
+        };
+        Ok(setting.url(&directory))
     }
 }
 

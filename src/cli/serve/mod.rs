@@ -32,7 +32,9 @@ use log::LevelHandle;
 use parts::RunningGateway;
 use pkgtool_base::diagnostic::{TextTable, book};
 use pkgtool_serve::database::DataLock;
-use pkgtool_serve::gateway::settings::{GatewaySettings, Listen, OptionalAddress};
+use pkgtool_serve::gateway::settings::{
+    CONFIG_FILE, DatabaseSetting, GatewaySettings, Listen, OptionalAddress,
+};
 use pkgtool_serve::gateway::{
     BatchRunner, BoundGate, BoundListener, Deadline, Gateway, ServeError, ServerCertificate,
 };
@@ -41,9 +43,6 @@ use places::MirrorPlaces;
 use reload::Reload;
 use sources::{PackageSources, SourceArgs};
 use workers::GateListener;
-
-/// Name of the settings file in the data directory.
-const CONFIG_FILE: &str = "gateway.toml";
 
 /// Arguments of `pkgtool serve`.
 #[derive(Debug, Clone, clap::Args)]
@@ -65,6 +64,11 @@ pub(super) struct ServeArgs {
     /// Directory for the database and stored results [default: the user's data directory]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+
+    /// PostgreSQL database that several servers may share: postgres://USER:PASSWORD@HOST/DATABASE [default: a
+    /// database in the data directory]
+    #[arg(long, value_name = "URL")]
+    database: Option<DatabaseSetting>,
 
     /// Settings file [default: `gateway.toml` in the data directory, if it exists]
     #[arg(long, value_name = "FILE", env = "PKGTOOL_CONFIG")]
@@ -110,6 +114,9 @@ fn settings(args: &ServeArgs) -> Result<GatewaySettings, Failure> {
     }
     if let Some(directory) = &args.data_dir {
         settings.data_dir.clone_from(directory);
+    }
+    if let Some(database) = &args.database {
+        settings.database.clone_from(database);
     }
     if !args.packages.is_empty() {
         settings.packages.clone_from(&args.packages);

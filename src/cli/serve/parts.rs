@@ -20,11 +20,11 @@ use super::workers::GateListener;
 use super::{webhooks, workers};
 use pkgtool_engine::runtime::machine::Machine;
 use pkgtool_serve::account::{
-    Account, AccountStore, Accounts, Directory, Logins, Permissions, PredictConfigs, Secret,
-    UNLIMITED, UsageCounts, WorkerToken,
+    Account, AccountError, AccountStore, Accounts, Directory, Logins, Permissions, PredictConfigs,
+    Secret, UNLIMITED, UsageCounts, WorkerToken,
 };
 use pkgtool_serve::batch::BatchStore;
-use pkgtool_serve::database::{DataLock, DatabaseUrl, RetentionClock, Timestamp};
+use pkgtool_serve::database::{DataLock, NodeOptions, RetentionClock, Timestamp, server_name};
 use pkgtool_serve::gateway::settings::{GatewaySettings, LOCAL_ACCOUNT};
 use pkgtool_serve::gateway::{BatchRunner, Deadline, GatewayParts, Services};
 use pkgtool_serve::service::engine::Engines;
@@ -129,8 +129,7 @@ impl RunningGateway {
     ) -> Result<Self, Failure> {
         let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
         let directory = &settings.data_dir;
-        let stores = Stores::open(&DatabaseUrl::in_directory(directory)).await;
-        let stores = stores.map_err(|error| other(&error))?;
+        let stores = open_stores(&settings).await?;
         let store = stores.accounts().await.map_err(|error| other(&error))?;
         let accounts = Accounts::new(Arc::clone(&store));
         let first_key = ensure_local_account(&accounts).await?;
@@ -350,6 +349,16 @@ fn start_queue(parts: &GatewayParts, caps: Caps) -> TaskQueue {
     })
 }
 
+/// Opens the database as the server of this data directory.
+async fn open_stores(settings: &GatewaySettings) -> Result<Stores, Failure> {
+    let directory = &settings.data_dir;
+    let node = NodeOptions {
+        name: server_name(directory)?,
+        lease: Duration::from_secs_f64(settings.tasks.lease_s),
+    };
+    Ok(Stores::open_as(&settings.database.url(directory), node).await?)
+}
+
 /// Opens the stores of tasks and blobs, and returns interrupted tasks to the queue.
 async fn tasks(
     stores: &Stores,
@@ -390,16 +399,22 @@ async fn ensure_local_account(accounts: &Accounts) -> Result<Option<Secret>, Fai
     let all = accounts.list().await.map_err(|error| other(&error))?;
     if all.iter().all(|account| account.name != LOCAL_ACCOUNT) {
         // Local callers have no rate limit unless the owner sets one.
-        let made = accounts.create(LOCAL_ACCOUNT, UNLIMITED, now).await;
-        made.map_err(|error| other(&error))?;
+        match accounts.create(LOCAL_ACCOUNT, UNLIMITED, now).await {
+            // Another server that starts now was first.
+            Ok(_) | Err(AccountError::Exists { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
     let keys = accounts.keys(Some(LOCAL_ACCOUNT)).await;
     if !keys.map_err(|error| other(&error))?.is_empty() {
         return Ok(None);
     }
     let made = accounts.create_key(LOCAL_ACCOUNT, "first", Permissions::ALL, None, now);
-    let (_, secret) = made.await.map_err(|error| other(&error))?;
-    Ok(Some(secret))
+    match made.await {
+        Ok((_, secret)) => Ok(Some(secret)),
+        Err(AccountError::Exists { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn engines(settings: &GatewaySettings) -> Result<Arc<Engines>, Failure> {

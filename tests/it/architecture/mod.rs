@@ -298,6 +298,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
             "serve/webhook",
         ],
     ),
+    ("serve/task/postgres", &[]),
     ("serve/task/queue", &[]),
     ("serve/task/sqlite", &[]),
     (

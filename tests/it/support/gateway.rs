@@ -10,10 +10,12 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use pkgtool_serve::database::DatabaseUrl;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::http::{self, Reply};
+use super::postgres::fresh_database;
 use super::run::pkgtool;
 
 /// Maximum time to wait for any event.
@@ -53,6 +55,12 @@ pub(crate) struct Gateway {
 
 /// Variable with which the models of all packages run on a worker.
 pub(crate) const ON_WORKERS: &str = "PKGTOOL_TEST_ON_WORKERS";
+
+/// Variable with which servers use a PostgreSQL database each.
+pub(crate) const ON_POSTGRES: &str = "PKGTOOL_TEST_ON_POSTGRES";
+
+/// Variable that names the database of a server.
+const DATABASE: &str = "PKGTOOL_DATABASE";
 
 /// Longest time until a worker gets its packages.
 const MAX_ASSIGNMENT_TIME: Duration = Duration::from_secs(8);
@@ -113,7 +121,14 @@ impl Setup {
     }
 
     /// Starts the server on the data directory `data` in this directory.
-    pub(crate) fn start_in(self, directory: TempDir) -> Gateway {
+    pub(crate) fn start_in(mut self, directory: TempDir) -> Gateway {
+        if std::env::var_os(ON_POSTGRES).is_some() {
+            let url = fresh_database("a gateway on PostgreSQL").expect("it is installed");
+            let DatabaseUrl::Postgres(url) = url else {
+                unreachable!("it is a database of PostgreSQL");
+            };
+            self = self.variable(DATABASE, &url);
+        }
         launch(self, Arc::new(directory), String::new())
     }
 }
@@ -351,7 +366,13 @@ impl Gateway {
     pub(crate) fn command(&self, arguments: &[&str]) -> super::run::Ran {
         let data = self.data();
         let data = data.to_str().expect("a plain path");
-        pkgtool(arguments.iter().copied().chain(["--data-dir", data])).run()
+        let mut command = pkgtool(arguments.iter().copied().chain(["--data-dir", data]));
+        for (name, value) in &self.setup.environment {
+            if name == DATABASE {
+                command = command.variable(name, value);
+            }
+        }
+        command.run()
     }
 
     /// Runs a command that sends requests to this server, with its first key.

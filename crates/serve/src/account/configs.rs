@@ -1,16 +1,21 @@
 //! A cache of the stored predict configs, for requests that look them up.
 //!
 //! Invariant: configs are changed only here, one change at a time. A read during a change is not
-//! cached, so the cache equals the store. Readers never wait for a change.
+//! cached, so the cache equals the store. Readers never wait for a change. Other servers may change a shared store,
+//! too: of one, nothing is cached for longer than [`SHARED_AGE`].
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
+use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
 
 use super::record::{AccountId, PredictConfig};
 use super::store::{AccountStore, NewConfig};
 use crate::database::{DatabaseResult, Timestamp};
+
+/// Maximum age of cached configs of a store that several servers share.
+const SHARED_AGE: Duration = Duration::from_secs(1);
 
 /// The predict configs of a store, with a cache.
 pub struct PredictConfigs {
@@ -23,7 +28,7 @@ pub struct PredictConfigs {
 /// The cache.
 #[derive(Default)]
 struct ConfigCache {
-    configs: HashMap<i64, Arc<Vec<PredictConfig>>>,
+    configs: HashMap<i64, (Instant, Arc<Vec<PredictConfig>>)>,
     /// Incremented when a change begins and when it ends: odd during a change.
     changes: u64,
 }
@@ -84,7 +89,8 @@ impl PredictConfigs {
         let configs = Arc::new(self.store.configs(service).await?);
         let mut kept = write(&self.kept);
         if kept.changes == before && before.is_multiple_of(2) {
-            kept.configs.insert(service, Arc::clone(&configs));
+            kept.configs
+                .insert(service, (Instant::now(), Arc::clone(&configs)));
         }
         Ok(configs)
     }
@@ -118,9 +124,10 @@ impl PredictConfigs {
     /// Returns the cached configs of a service, or the current number of changes.
     fn kept(&self, service: i64) -> Result<Arc<Vec<PredictConfig>>, u64> {
         let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
-        kept.configs
-            .get(&service)
-            .map(Arc::clone)
+        let known = kept.configs.get(&service);
+        let known = known.filter(|(at, _)| !self.store.is_shared() || at.elapsed() < SHARED_AGE);
+        known
+            .map(|(_, configs)| Arc::clone(configs))
             .ok_or(kept.changes)
     }
 }

@@ -23,6 +23,10 @@ pub(crate) struct SqlAccounts(pub(crate) SqlDatabase);
 
 #[async_trait::async_trait]
 impl AccountStore for SqlAccounts {
+    fn is_shared(&self) -> bool {
+        self.0.server().is_some()
+    }
+
     async fn create_account(
         &self,
         name: &str,

@@ -63,6 +63,11 @@ pub struct NewConfig {
 /// messages.
 #[async_trait::async_trait]
 pub trait AccountStore: Send + Sync {
+    /// Returns whether other servers use the same store.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     /// Creates an account; returns `None` if the name is taken.
     async fn create_account(
         &self,

@@ -157,10 +157,15 @@ impl BatchStore for SqlBatches {
     }
 
     async fn open_batches(&self) -> DatabaseResult<Vec<StoredBatch>> {
+        let own = self.0.server().map(|server| format!("AND node = {server}"));
         let sql = format!(
             "SELECT {BATCH_COLUMNS} FROM batch INDEXED BY batch_open
-            WHERE ended_at IS NULL ORDER BY id"
+            WHERE ended_at IS NULL {} ORDER BY id",
+            own.unwrap_or_default()
         );
+        if let Some(server) = self.0.server() {
+            self.hold(server)?;
+        }
         self.0.rows(&sql, &[], batch)
     }
 
@@ -319,6 +324,27 @@ impl BatchStore for SqlBatches {
             connection.execute(ended, &values![ended_before.0, size_limit(most)])
         })?;
         Ok(found)
+    }
+}
+
+impl SqlBatches {
+    /// Takes all open batches, unless another server that lives holds one.
+    fn hold(&self, server: i64) -> DatabaseResult<()> {
+        let free =
+            "SELECT 1 FROM batch WHERE ended_at IS NULL AND node IS DISTINCT FROM ?1 LIMIT 1";
+        let held = "SELECT 1 FROM batch JOIN node ON node.id = batch.node
+            WHERE ended_at IS NULL AND node.id <> ?1 LIMIT 1";
+        let hold = "UPDATE batch SET node = ?1 WHERE ended_at IS NULL";
+        let server = values![server];
+        if self.0.row(free, &server, |_| Ok(()))?.is_none() {
+            return Ok(());
+        }
+        self.0.write(|connection| {
+            if connection.row(held, &server, |_| Ok(()))?.is_none() {
+                connection.execute(hold, &server)?;
+            }
+            Ok(())
+        })
     }
 }
 

@@ -99,7 +99,7 @@ pub trait BatchStore: Send + Sync {
     async fn batches(&self, account: AccountId, page: ListPage)
     -> DatabaseResult<Vec<StoredBatch>>;
 
-    /// Lists the open batches of all accounts, oldest first.
+    /// Lists the open batches of all accounts, oldest first. Of several servers, one has all of them.
     async fn open_batches(&self) -> DatabaseResult<Vec<StoredBatch>>;
 
     /// Stores that the input of a batch is valid and has `lines` requests.

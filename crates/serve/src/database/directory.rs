@@ -8,7 +8,10 @@ use super::{DatabaseError, DatabaseResult};
 
 /// Files that may be in a data directory before it has a database.
 #[cfg(unix)]
-const BEFORE_THE_DATABASE: [&str; 3] = ["gateway.toml", "lock", "retention.json"];
+const BEFORE_THE_DATABASE: [&str; 4] = ["gateway.toml", "lock", "retention.json", SERVER_NAME];
+
+/// File with the name of the server in a data directory.
+const SERVER_NAME: &str = "server";
 
 /// File name of the database in a data directory.
 #[cfg(unix)]
@@ -114,6 +117,23 @@ pub(crate) fn make_directory(directory: &Path) -> DatabaseResult<()> {
             path: directory.display().to_string(),
             reason: error.to_string(),
         })
+}
+
+/// Returns the name of the server with this data directory, which it keeps there: the same after a restart.
+pub fn server_name(directory: &Path) -> DatabaseResult<String> {
+    let file = directory.join(SERVER_NAME);
+    let fault = |error: io::Error| DatabaseError::ReadOnly {
+        path: file.display().to_string(),
+        reason: error.to_string(),
+    };
+    match fs::read_to_string(&file) {
+        Ok(name) if !name.trim().is_empty() => return Ok(name.trim().to_owned()),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fault(error)),
+        _ => {}
+    }
+    let name = uuid::Uuid::now_v7().to_string();
+    fs::write(&file, &name).map_err(fault)?;
+    Ok(name)
 }
 
 /// Flushes everything in a directory to the disk, then the directory itself.

@@ -17,7 +17,7 @@ mod timestamp;
 mod url;
 
 pub use calendar::Day;
-pub use directory::free_bytes;
+pub use directory::{free_bytes, server_name};
 pub(crate) use directory::{make_directory, sync_path, sync_tree};
 pub use error::{DatabaseError, DatabaseResult};
 pub use lock::DataLock;

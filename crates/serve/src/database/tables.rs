@@ -18,6 +18,22 @@ impl SqlDatabase {
         DatabaseConnections::open(database).map(|opened| Self::Sqlite(Box::new(opened)))
     }
 
+    /// Returns the number of this server among those that share the database; `None` if it is the only one.
+    pub(crate) fn server(&self) -> Option<i64> {
+        match self {
+            Self::Sqlite(_) => None,
+            Self::Postgres(database) => Some(database.node().number()),
+        }
+    }
+
+    /// Returns a condition on rows with a column `node`: no server that lives holds the row.
+    pub(crate) fn is_free(&self) -> &'static str {
+        match self {
+            Self::Sqlite(_) => "1 = 1",
+            Self::Postgres(_) => "(node IS NULL OR node NOT IN (SELECT id FROM node))",
+        }
+    }
+
     /// Reads from the database.
     pub(crate) fn read<T: Send>(
         &self,

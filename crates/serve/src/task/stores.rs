@@ -90,7 +90,7 @@ impl Stores {
     pub async fn space(&self) -> DatabaseResult<DatabaseSize> {
         match &self.opened {
             Opened::Sqlite(database) => database.space(),
-            Opened::Postgres(..) => Err(self.only_sqlite("the disk space")),
+            Opened::Postgres(database) => database.space(),
         }
     }
 

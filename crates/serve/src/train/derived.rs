@@ -20,11 +20,19 @@ pub struct DerivedServices {
 impl DerivedServices {
     /// Loads the table from a store.
     pub async fn read(store: &dyn TrainingStore) -> DatabaseResult<Self> {
-        let all = store.derived().await?.into_iter();
-        let all = all.map(|it| (it.is.service, Arc::new(it))).collect();
-        Ok(Self {
-            by_number: ArcSwap::from_pointee(all),
-        })
+        let table = Self::default();
+        table.refresh(store).await?;
+        Ok(table)
+    }
+
+    /// Loads the table again: other servers add to it.
+    pub(super) async fn refresh(&self, store: &dyn TrainingStore) -> DatabaseResult<()> {
+        for derived in store.derived().await? {
+            if self.get(derived.is.service).is_none() {
+                self.add(&Arc::new(derived));
+            }
+        }
+        Ok(())
     }
 
     /// Adds a derived service.

@@ -199,6 +199,11 @@ async fn work(shared: Arc<SharedJobs>) {
     let mut stop = shared.stop.subscribe();
     let mut running = JoinSet::new();
     loop {
+        if shared.options.store.is_shared()
+            && let Err(error) = follow_others(&shared).await
+        {
+            tracing::error!(%error, "cannot look for training jobs of other servers");
+        }
         while running.len() < shared.options.running.max(1) {
             match shared.options.store.claim_job(Timestamp::now()).await {
                 Ok(Some(job)) => {
@@ -219,6 +224,22 @@ async fn work(shared: Arc<SharedJobs>) {
         }
     }
     while running.join_next().await.is_some() {}
+}
+
+/// Takes over the jobs of servers that are gone, and learns what services others derived.
+async fn follow_others(shared: &SharedJobs) -> DatabaseResult<()> {
+    let options = &shared.options;
+    let recovered = options
+        .store
+        .recover_jobs(options.attempts, Timestamp::now());
+    let jobs = recovered.await?;
+    if jobs > 0 {
+        tracing::warn!(
+            jobs,
+            "training jobs of a server that is gone return to the queue"
+        );
+    }
+    options.derived.refresh(&*options.store).await
 }
 
 /// Runs a job until it is done, canceled or interrupted.

@@ -14,6 +14,9 @@ const MAX_EVENTS: i64 = 500;
 /// Maximum number of deliveries that wait for one webhook. The oldest ones beyond it are dropped.
 const MAX_WAITING: i64 = 100_000;
 
+/// Time after which another server sends a delivery that one has taken, in milliseconds: longer than a request takes.
+const DELIVERY_LEASE_MS: i64 = 60_000;
+
 /// An event to send to a webhook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
@@ -95,6 +98,14 @@ impl StoredEvent {
     }
 }
 
+fn delivery(row: &SqlRow) -> DatabaseResult<Delivery> {
+    Ok(Delivery {
+        event: row.get(0)?,
+        body: row.get(1)?,
+        attempts: row.get(2)?,
+    })
+}
+
 /// Returns the id of an event, which its receivers see.
 pub(super) fn event_id(event: i64) -> String {
     format!("evt_{event}")
@@ -156,15 +167,25 @@ impl WebhookStore for SqlWebhooks {
         now: Timestamp,
         most: usize,
     ) -> DatabaseResult<Vec<Delivery>> {
-        let sql = "SELECT event, body, attempts FROM delivery INDEXED BY delivery_due
+        let due = "FROM delivery INDEXED BY delivery_due
             WHERE webhook = ?1 AND next_at <= ?2 ORDER BY next_at, event LIMIT ?3";
         let most = i64::try_from(most).unwrap_or(i64::MAX);
-        self.0.rows(sql, &values![webhook, now.0, most], |row| {
-            Ok(Delivery {
-                event: row.get(0)?,
-                body: row.get(1)?,
-                attempts: row.get(2)?,
-            })
+        let values = values![webhook, now.0, most];
+        if self.0.server().is_none() {
+            let sql = format!("SELECT event, body, attempts {due}");
+            return self.0.rows(&sql, &values, delivery);
+        }
+        // Whoever takes a delivery has it until then.
+        let sql = format!(
+            "UPDATE delivery SET next_at = ?2 + {DELIVERY_LEASE_MS}
+            WHERE webhook = ?1 AND event IN (SELECT event {due}) RETURNING event, body, attempts"
+        );
+        self.0.write(|connection| {
+            connection
+                .query(&sql, &values)?
+                .iter()
+                .map(delivery)
+                .collect()
         })
     }
 

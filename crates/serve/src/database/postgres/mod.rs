@@ -27,11 +27,11 @@ use tokio_postgres::{Config, IsolationLevel, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::blocking::off_runtime;
-use super::sql::SqlConnection;
-use super::{DatabaseError, DatabaseResult};
+use super::sql::{SqlConnection, SqlRow};
+use super::{DatabaseError, DatabaseResult, DatabaseSize};
 pub(crate) use listen::Listener;
-pub(crate) use node::Node;
 pub use node::NodeOptions;
+pub(crate) use node::ServerNode;
 
 use connection::PostgresSession;
 use driver::Driver;
@@ -60,7 +60,7 @@ struct OpenPostgres {
     config: Config,
     pool: Pool,
     driver: Driver,
-    node: Node,
+    node: ServerNode,
 }
 
 /// Work in the background, which ends when this is dropped.
@@ -95,7 +95,7 @@ impl Postgres {
             config,
             pool,
             driver,
-            node: Node::new(node),
+            node: ServerNode::new(node),
         }));
         let opened = async {
             database.migrate().await?;
@@ -112,8 +112,21 @@ impl Postgres {
         self.0.driver.place.to_string()
     }
 
+    /// Returns its disk usage. The space that is free for reuse is not known.
+    pub(crate) fn space(&self) -> DatabaseResult<DatabaseSize> {
+        self.run(|connection| {
+            let read = |row: &SqlRow| row.get(0);
+            let sql = "SELECT pg_database_size(current_database())";
+            let bytes: i64 = connection.only_row(sql, &[], read)?;
+            Ok(DatabaseSize {
+                bytes: u64::try_from(bytes).unwrap_or(0),
+                reusable: 0,
+            })
+        })
+    }
+
     /// Returns this server among those that share the database.
-    pub(crate) fn node(&self) -> &Node {
+    pub(crate) fn node(&self) -> &ServerNode {
         &self.0.node
     }
 

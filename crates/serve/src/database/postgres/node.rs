@@ -22,13 +22,13 @@ pub struct NodeOptions {
 
 /// This server's row among the nodes. Whoever holds a task holds it by the number of this row, which never returns.
 #[derive(Debug)]
-pub(crate) struct Node {
+pub(crate) struct ServerNode {
     options: NodeOptions,
     /// 0 while there is no row.
     number: AtomicI64,
 }
 
-impl Node {
+impl ServerNode {
     pub(crate) fn new(options: NodeOptions) -> Self {
         let number = AtomicI64::new(0);
         Self { options, number }

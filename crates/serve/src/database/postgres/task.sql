@@ -108,3 +108,7 @@ BEGIN
 END $$;
 CREATE TRIGGER tasks_ended AFTER INSERT ON task_done REFERENCING NEW TABLE AS ended
 FOR EACH STATEMENT EXECUTE FUNCTION tasks_ended();
+
+-- The server that runs a job, or all open batches.
+ALTER TABLE job ADD COLUMN node BIGINT;
+ALTER TABLE batch ADD COLUMN node BIGINT;

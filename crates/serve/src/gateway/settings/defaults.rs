@@ -9,7 +9,8 @@ use super::operators::{
     Admin, BatchLimits, Console, MetricsBounds, TrainingLimits, TrustedProxies, UsageKept,
 };
 use super::{
-    Cors, GatewaySettings, Limits, Log, LogFormat, Sources, Tasks, Timeouts, Tls, WorkersSettings,
+    Cors, DatabaseSetting, GatewaySettings, Limits, Log, LogFormat, Sources, Tasks, Timeouts, Tls,
+    WorkersSettings,
 };
 use crate::service::ServiceSettings;
 use pkgtool_engine::runtime::process::sandbox::SandboxMode;
@@ -19,6 +20,7 @@ impl Default for GatewaySettings {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)).into(),
             data_dir: PathBuf::new(),
+            database: DatabaseSetting::Own,
             packages: Vec::new(),
             memory_budget: 0,
             ort_library: PathBuf::new(),

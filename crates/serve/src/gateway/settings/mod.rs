@@ -5,6 +5,7 @@
 //!
 //! Invariant: an unknown setting is rejected, and the error says where it is.
 
+mod database;
 mod defaults;
 mod environment;
 mod listen;
@@ -22,9 +23,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
+pub use database::{DatabaseSetting, InvalidDatabase};
 pub use listen::{InvalidListenAddress, Listen};
 
 use crate::service::ServiceSettings;
@@ -52,6 +55,8 @@ const MAX_INLINE_BYTES: usize = 1 << 20;
 const RUNNING_TASKS_PER_CORE: usize = 128;
 const MIN_RUNNING_TASKS: usize = 256;
 
+/// Name of the settings file in a data directory.
+pub const CONFIG_FILE: &str = "gateway.toml";
 /// A day, in seconds.
 const SECONDS_PER_DAY: f64 = 86_400.0;
 /// Maximum number of fields of a request's head that the HTTP library supports.
@@ -63,8 +68,10 @@ const MAX_HEADER_FIELDS: usize = 1 << 15;
 pub struct GatewaySettings {
     /// Address to listen on: an IP address or a name, with a port.
     pub listen: Listen,
-    /// Directory of the database and the blobs; empty: the user's data directory.
+    /// Directory of the database and the stored files; empty: the user's data directory.
     pub data_dir: PathBuf,
+    /// URL of a PostgreSQL database, which several servers may share; empty: a database in the data directory.
+    pub database: DatabaseSetting,
     /// Packages whose services belong to the account `local`: directories, or addresses on servers.
     pub packages: Vec<PathBuf>,
     /// Maximum memory of all loaded models, in bytes; 0: half of the machine's memory.
@@ -310,16 +317,7 @@ impl GatewaySettings {
     ) -> Result<Self, SettingsError> {
         let from_file = match path {
             None => Self::default(),
-            Some(path) => {
-                let text = fs::read_to_string(path).map_err(|error| SettingsError::Unreadable {
-                    path: path.to_owned(),
-                    error,
-                })?;
-                toml::from_str(&text).map_err(|error| SettingsError::File {
-                    path: path.to_owned(),
-                    error,
-                })?
-            }
+            Some(path) => read_file(path)?,
         };
         let of_file = from_file.clone();
         let settings = environment::apply(from_file, variables)?;
@@ -454,6 +452,18 @@ impl GatewaySettings {
         self.check_webhooks()?;
         self.check_proxies()
     }
+}
+
+/// Reads a settings file, or a part of it.
+fn read_file<T: DeserializeOwned>(path: &Path) -> Result<T, SettingsError> {
+    let text = fs::read_to_string(path).map_err(|error| SettingsError::Unreadable {
+        path: path.to_owned(),
+        error,
+    })?;
+    toml::from_str(&text).map_err(|error| SettingsError::File {
+        path: path.to_owned(),
+        error,
+    })
 }
 
 fn check_service(place: &str, settings: &ServiceSettings) -> Result<(), SettingsError> {

@@ -134,6 +134,7 @@ impl GatewaySettings {
     /// Returns the settings without credentials.
     pub(super) fn redacted(&self) -> Self {
         let mut shown = self.clone();
+        shown.database = self.database.redacted();
         for proxy in &mut shown.proxies {
             proxy.upstream = proxy.upstream.redacted();
         }

@@ -4,7 +4,7 @@ use deadpool_postgres::Transaction;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::group::EndingKind;
+use super::changes::EndingKind;
 use super::rows::{Fault, signed, storable};
 use crate::database::Timestamp;
 use crate::task::{NewTask, OnCrash, StoredContent, TaskId};

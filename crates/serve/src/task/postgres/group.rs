@@ -12,51 +12,19 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::accounts::{self, AccountLoad, AccountLoads, RateWindows};
+use super::changes::{Creation, EndingKind, TaskEnding};
 use super::columns::{EndedRows, NewRows};
 use super::rows::{self, ANSWERED, CANCELED_BY_USER, FAILED, Fault};
 use crate::account::{AccountId, UNLIMITED};
 use crate::database::Timestamp;
 use crate::task::rate::RateWindow;
-use crate::task::{
-    EnqueueError, Limit, NewTask, Status, StoredAnswer, TaskEvent, TaskFailure, TaskId,
-};
-
-/// A task to create.
-#[derive(Debug, Clone)]
-pub(super) struct Creation {
-    pub(super) task: NewTask,
-    pub(super) limit: Limit,
-    pub(super) now: Timestamp,
-}
-
-/// A task that ends or returns to the queue.
-#[derive(Debug, Clone)]
-pub(super) struct Ending {
-    pub(super) task: TaskId,
-    /// The node's number and the attempt that must hold the task; `None` for its user, who may always cancel it.
-    pub(super) holder: Option<(i64, u32)>,
-    pub(super) how: EndingKind,
-    pub(super) now: Timestamp,
-}
-
-/// How a task ends.
-#[derive(Debug, Clone)]
-pub(super) enum EndingKind {
-    Answer(StoredAnswer, Timestamp),
-    Failure(TaskFailure),
-    ByUser,
-    /// It returns to the queue. If it crashed, it is canceled after so many crashes.
-    PutBack {
-        crashed: bool,
-        attempts: u32,
-    },
-}
+use crate::task::{EnqueueError, Limit, NewTask, Status, TaskEvent, TaskFailure, TaskId};
 
 /// Changes for one transaction.
 #[derive(Debug, Default)]
 pub(super) struct ChangeGroup {
     pub(super) creations: Vec<Creation>,
-    pub(super) endings: Vec<Ending>,
+    pub(super) endings: Vec<TaskEnding>,
     /// True if an attempt to store the group may have succeeded without word of it.
     pub(super) is_repeated: bool,
 }
@@ -210,7 +178,7 @@ impl GroupState {
     }
 
     /// Ends a task, or returns it to the queue. Returns `false` if another holds it.
-    fn end(&mut self, ending: &Ending) -> bool {
+    fn end(&mut self, ending: &TaskEnding) -> bool {
         let task = ending.task;
         let is_holder = |held: &HeldTask| match ending.holder {
             None => true,
@@ -306,7 +274,7 @@ fn within_quota(task: &NewTask, limit: Limit, load: AccountLoad) -> Result<(), E
 /// Takes the rows of the tasks that end.
 async fn hold_tasks(
     transaction: &Transaction<'_>,
-    endings: &[Ending],
+    endings: &[TaskEnding],
 ) -> Result<HashMap<TaskId, HeldTask>, Fault> {
     if endings.is_empty() {
         return Ok(HashMap::new());

@@ -4,6 +4,7 @@
 //! number of the node's row and the attempt: an answer of a node whose row is gone is never stored.
 
 mod accounts;
+mod changes;
 mod claims;
 mod columns;
 mod group;
@@ -30,18 +31,19 @@ use super::{
 use crate::account::{AccountId, UNLIMITED};
 use crate::database::postgres::{BackgroundWork, Postgres};
 use crate::database::{DatabaseError, DatabaseResult, Timestamp};
+use changes::{Creation, EndingKind, TaskEnding};
 use claims::{Claim, ClaimOutcome};
-use group::{ChangeGroup, Creation, Ending, EndingKind};
+use group::ChangeGroup;
 use rows::Fault;
 use signals::Signals;
 use suspicion::Suspicion;
-use writer::TaskWriter;
+use writer::GroupWriter;
 
 /// The task store in a database that several servers share.
 #[derive(Debug)]
 pub(super) struct PostgresTasks {
     database: Postgres,
-    writer: TaskWriter,
+    writer: GroupWriter,
     signals: Arc<Signals>,
     suspicion: Suspicion,
     _work: [BackgroundWork; 2],
@@ -53,7 +55,7 @@ impl PostgresTasks {
         let signals = Arc::new(Signals::new());
         let store = Self {
             database: database.clone(),
-            writer: TaskWriter::start(database, Arc::clone(&signals)),
+            writer: GroupWriter::start(database, Arc::clone(&signals)),
             suspicion: Suspicion::new(database.node().lease()),
             _work: signals::start(database, &signals),
             signals,
@@ -121,7 +123,7 @@ impl PostgresTasks {
     }
 
     async fn end(&self, lease: Lease, how: EndingKind, now: Timestamp) -> DatabaseResult<bool> {
-        let ending = Ending {
+        let ending = TaskEnding {
             task: lease.task,
             holder: Some((self.database.node().number(), lease.attempt)),
             how,
@@ -186,7 +188,7 @@ async fn nodes_tasks(
     which: &str,
     value: &NodeKey,
     (attempts, now): (u32, Timestamp),
-) -> Result<Vec<Ending>, Fault> {
+) -> Result<Vec<TaskEnding>, Fault> {
     let sql = format!("DELETE FROM node WHERE {which} RETURNING id");
     let value: &(dyn tokio_postgres::types::ToSql + Sync) = match value {
         NodeKey::Name(name) => name,
@@ -201,7 +203,7 @@ async fn nodes_tasks(
     let tasks = transaction.query(sql, &[&gone]).await?;
     let ending = |row: &tokio_postgres::Row| {
         let lease = rows::lease(row)?;
-        Ok(Ending {
+        Ok(TaskEnding {
             task: lease.task,
             holder: Some((row.try_get(2)?, lease.attempt)),
             how: EndingKind::PutBack {
@@ -372,7 +374,7 @@ impl TaskStore for PostgresTasks {
     async fn cancel(&self, task: TaskId, now: Timestamp) -> DatabaseResult<Option<Task>> {
         let found = self.get(task).await?;
         if found.is_none_or(|found| !found.status.is_final()) {
-            let ending = Ending {
+            let ending = TaskEnding {
                 task,
                 holder: None,
                 how: EndingKind::ByUser,

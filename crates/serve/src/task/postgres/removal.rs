@@ -16,12 +16,12 @@ use crate::account::AccountId;
 use crate::database::Timestamp;
 use crate::task::{Deletion, Lease, RemovedTasks, TaskId};
 
-/// The columns that [`EndedTask::of`] reads.
+/// The columns that [`RemovableTask::of`] reads.
 const ENDED_COLUMNS: &str = "id, attempt, caller, answer_sha256 IS NOT NULL,
     coalesce(answer_size, length(answer), 0)::BIGINT";
 
 /// The fields of a task that ended which its removal needs.
-struct EndedTask {
+struct RemovableTask {
     lease: Lease,
     caller: AccountId,
     /// True if the answer is a blob.
@@ -30,7 +30,7 @@ struct EndedTask {
     bytes: u64,
 }
 
-impl EndedTask {
+impl RemovableTask {
     fn of(row: &Row) -> Result<Self, Fault> {
         Ok(Self {
             lease: rows::lease(row)?,
@@ -90,15 +90,15 @@ async fn held(
     transaction: &Transaction<'_>,
     sql: &str,
     values: &[&(dyn ToSql + Sync)],
-) -> Result<Vec<EndedTask>, Fault> {
+) -> Result<Vec<RemovableTask>, Fault> {
     let select = transaction.prepare_cached(sql).await?;
     let rows = transaction.query(&select, values).await?;
-    rows.iter().map(EndedTask::of).collect()
+    rows.iter().map(RemovableTask::of).collect()
 }
 
 async fn delete_rows(
     transaction: &Transaction<'_>,
-    gone: &[EndedTask],
+    gone: &[RemovableTask],
 ) -> Result<RemovedTasks, Fault> {
     let ids = ids(gone);
     for sql in [
@@ -114,7 +114,7 @@ async fn delete_rows(
 /// Subtracts removed answers, and `tasks` (0 or 1) for each, from the counts of their accounts.
 async fn removed(
     transaction: &Transaction<'_>,
-    gone: &[EndedTask],
+    gone: &[RemovableTask],
     tasks: u64,
 ) -> Result<RemovedTasks, Fault> {
     if gone.is_empty() {
@@ -137,6 +137,6 @@ async fn removed(
     })
 }
 
-fn ids(gone: &[EndedTask]) -> Vec<Uuid> {
+fn ids(gone: &[RemovableTask]) -> Vec<Uuid> {
     gone.iter().map(|ended| ended.lease.task.uuid()).collect()
 }

@@ -12,7 +12,8 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 use tokio_postgres::IsolationLevel;
 
-use super::group::{self, ChangeGroup, Creation, Ending, GroupOutcome};
+use super::changes::{Creation, TaskEnding};
+use super::group::{self, ChangeGroup, GroupOutcome};
 use super::signals::Signals;
 use crate::database::postgres::{BackgroundWork, Postgres};
 use crate::database::{DatabaseError, DatabaseResult};
@@ -29,18 +30,18 @@ const AWAY_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 enum QueuedChange {
     Creation(Box<Creation>, oneshot::Sender<Result<TaskId, EnqueueError>>),
-    Ending(Box<Ending>, oneshot::Sender<DatabaseResult<bool>>),
+    Ending(Box<TaskEnding>, oneshot::Sender<DatabaseResult<bool>>),
 }
 
 /// Handle of the writer.
 #[derive(Debug)]
-pub(super) struct TaskWriter {
+pub(super) struct GroupWriter {
     changes: UnboundedSender<QueuedChange>,
     place: String,
     _work: BackgroundWork,
 }
 
-impl TaskWriter {
+impl GroupWriter {
     /// Starts the writer.
     pub(super) fn start(database: &Postgres, signals: Arc<Signals>) -> Self {
         let (changes, receiver) = mpsc::unbounded_channel();
@@ -61,7 +62,7 @@ impl TaskWriter {
     }
 
     /// Ends a task, or returns it to the queue.
-    pub(super) async fn end(&self, ending: Ending) -> DatabaseResult<bool> {
+    pub(super) async fn end(&self, ending: TaskEnding) -> DatabaseResult<bool> {
         let (reply, answer) = oneshot::channel();
         let change = QueuedChange::Ending(Box::new(ending), reply);
         self.changes.send(change).map_err(|_| self.ended())?;

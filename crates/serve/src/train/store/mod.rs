@@ -86,9 +86,14 @@ pub trait TrainingStore: Send + Sync {
     /// stops.
     async fn put_back(&self, id: JobId, attempt: u32) -> DatabaseResult<()>;
 
-    /// Returns jobs that a crashed server was running to the queue; jobs with `attempts` attempts
-    /// fail. Returns their number.
+    /// Returns jobs that a server was running which is gone to the queue; jobs with `attempts` attempts fail. Returns
+    /// their number.
     async fn recover_jobs(&self, attempts: u32, now: Timestamp) -> DatabaseResult<u64>;
+
+    /// Returns whether other servers use the same store.
+    fn is_shared(&self) -> bool {
+        false
+    }
 }
 
 /// Result of deleting a dataset.

@@ -189,8 +189,10 @@ impl TrainingStore for SqlTraining {
     }
 
     async fn claim_job(&self, now: Timestamp) -> DatabaseResult<Option<Job>> {
+        let held = self.0.server();
+        let held = held.map_or_else(String::new, |server| format!(", node = {server}"));
         let sql = format!(
-            "UPDATE job SET state = 'RUNNING', percentage = 0, attempt = attempt + 1, started_at = ?1
+            "UPDATE job SET state = 'RUNNING', percentage = 0, attempt = attempt + 1, started_at = ?1{held}
             WHERE id = (SELECT min(id) FROM job WHERE state = 'WAITING') RETURNING {JOB_COLUMNS}"
         );
         self.0.changed_row(&sql, &values![now.0], job)
@@ -237,15 +239,22 @@ impl TrainingStore for SqlTraining {
     }
 
     async fn recover_jobs(&self, attempts: u32, now: Timestamp) -> DatabaseResult<u64> {
-        let fail = "UPDATE job SET state = 'FAILED', ended_at = ?2,
+        let lost = format!("state = 'RUNNING' AND {}", self.0.is_free());
+        let fail = format!(
+            "UPDATE job SET state = 'FAILED', ended_at = ?2,
                 error = 'the server ended each of the ' || attempt || ' times that the job ran'
-            WHERE state = 'RUNNING' AND attempt >= ?1";
-        let again = "UPDATE job SET state = 'WAITING', percentage = 0 WHERE state = 'RUNNING'";
+            WHERE {lost} AND attempt >= ?1"
+        );
+        let again = format!("UPDATE job SET state = 'WAITING', percentage = 0 WHERE {lost}");
         self.0.write(|connection| {
-            let failed = connection.execute(fail, &values![attempts, now.0])?;
-            let waiting = connection.execute(again, &[])?;
+            let failed = connection.execute(&fail, &values![attempts, now.0])?;
+            let waiting = connection.execute(&again, &[])?;
             Ok((failed + waiting) as u64)
         })
+    }
+
+    fn is_shared(&self) -> bool {
+        self.0.server().is_some()
     }
 }
 
