@@ -2,7 +2,9 @@
 //! not.
 
 mod backup;
+mod migrate;
 mod purge;
+mod servers;
 mod status;
 
 use super::block_on::block_on;
@@ -10,7 +12,7 @@ use super::directory::DataDirectoryArgs;
 use super::exit::{Exit, Failure};
 use pkgtool_serve::database::DatabaseUrl;
 
-/// The commands `admin backup`, `admin purge` and `admin status`.
+/// The commands below `admin`.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum AdminCommand {
     /// Show the amount of stored data: tasks by state, blobs, database, disk
@@ -19,6 +21,12 @@ pub(super) enum AdminCommand {
     Purge(purge::PurgeArgs),
     /// Copy all records and blobs to a directory; the gateway may be running
     Backup(backup::BackupArgs),
+    /// Bring the schema of the database to that of this release, before servers of this release start
+    Migrate(migrate::MigrateArgs),
+    /// Let one of the servers that share a database claim no more tasks, and wait for those that it runs
+    Drain(servers::DrainArgs),
+    /// Return the running tasks of a server that is gone to the queue at once
+    Requeue(servers::RequeueArgs),
 }
 
 /// Runs the command.
@@ -28,6 +36,9 @@ pub(super) fn run(command: &AdminCommand) -> Result<Exit, Failure> {
             AdminCommand::Status(args) => status::run(args).await,
             AdminCommand::Purge(args) => purge::run(args).await,
             AdminCommand::Backup(args) => backup::run(args).await,
+            AdminCommand::Migrate(args) => migrate::run(args).await,
+            AdminCommand::Drain(args) => servers::drain(args).await,
+            AdminCommand::Requeue(args) => servers::requeue(args).await,
         }
     })
 }

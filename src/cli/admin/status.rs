@@ -10,7 +10,7 @@ use super::super::exit::{Exit, Failure};
 use super::super::report::{self, CommandReport};
 use super::{bytes, data};
 use pkgtool_serve::database::{DatabaseSize, FileStats, disk_free};
-use pkgtool_serve::task::{Statistics, Stores};
+use pkgtool_serve::task::{ServerInfo, Statistics, Stores};
 
 /// Arguments of `pkgtool admin status`.
 #[derive(Debug, clap::Args)]
@@ -29,6 +29,8 @@ struct StorageStatus {
     database: DatabaseSize,
     blobs: FileStats,
     free: Option<u64>,
+    /// Those that share the database; `None` if it is that of one server.
+    servers: Option<Vec<ServerInfo>>,
 }
 
 /// Runs the command.
@@ -40,6 +42,10 @@ pub(super) async fn run(args: &StatusArgs) -> Result<Exit, Failure> {
         database: stores.space().await?,
         blobs: FileStats::below(&directory.join("blobs")),
         free: disk_free(&directory),
+        servers: match stores.servers().await? {
+            Some(servers) => Some(servers.list().await?),
+            None => None,
+        },
     };
     report::print(&found, args.json)?;
     Ok(Exit::Clean)
@@ -68,6 +74,11 @@ impl CommandReport for StorageStatus {
         ] {
             writeln!(text, "{name:14}{value}")?;
         }
+        for server in self.servers.iter().flatten() {
+            let (name, running) = (&server.name, server.running);
+            let state = state_of(server);
+            writeln!(text, "{:14}{name}: {state}, {running} running", "server")?;
+        }
         Ok(())
     }
 
@@ -83,6 +94,20 @@ impl CommandReport for StorageStatus {
             "database": {"bytes": self.database.bytes, "reusableBytes": self.database.reusable},
             "blobs": {"files": self.blobs.count, "bytes": self.blobs.bytes},
             "diskFreeBytes": self.free,
+            "servers": self.servers.as_ref().map(|servers| servers.iter().map(|server| json!({
+                "name": server.name,
+                "startedAt": server.started_at.0,
+                "state": state_of(server),
+                "running": server.running,
+            })).collect::<Vec<_>>()),
         })
+    }
+}
+
+fn state_of(server: &ServerInfo) -> &'static str {
+    match server {
+        server if server.lease.is_zero() => "silent",
+        server if server.is_draining => "draining",
+        _ => "alive",
     }
 }

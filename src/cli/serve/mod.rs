@@ -33,7 +33,7 @@ use parts::RunningGateway;
 use pkgtool_base::diagnostic::{TextTable, book};
 use pkgtool_serve::database::DataLock;
 use pkgtool_serve::gateway::settings::{
-    CONFIG_FILE, DatabaseSetting, GatewaySettings, Listen, OptionalAddress,
+    CONFIG_FILE, DatabaseSetting, GatewaySettings, Listen, OptionalAddress, ServerRole,
 };
 use pkgtool_serve::gateway::{
     BatchRunner, BoundGate, BoundListener, Deadline, Gateway, ServeError, ServerCertificate,
@@ -69,6 +69,10 @@ pub(super) struct ServeArgs {
     /// database in the data directory]
     #[arg(long, value_name = "URL")]
     database: Option<DatabaseSetting>,
+
+    /// What this server does among those that share the database: all, api or dispatcher [default: all]
+    #[arg(long, value_name = "ROLE")]
+    role: Option<ServerRole>,
 
     /// Settings file [default: `gateway.toml` in the data directory, if it exists]
     #[arg(long, value_name = "FILE", env = "PKGTOOL_CONFIG")]
@@ -117,6 +121,9 @@ fn settings(args: &ServeArgs) -> Result<GatewaySettings, Failure> {
     }
     if let Some(database) = &args.database {
         settings.database.clone_from(database);
+    }
+    if let Some(role) = args.role {
+        settings.role = role;
     }
     if !args.packages.is_empty() {
         settings.packages.clone_from(&args.packages);
@@ -190,7 +197,8 @@ async fn serve(
         );
     }
     let gateway = Gateway::new(running.parts());
-    let batches = BatchRunner::start(&gateway);
+    let dispatches = gateway.settings.role.dispatches();
+    let batches = dispatches.then(|| BatchRunner::start(&gateway));
     let mut beside = JoinSet::new();
     if let Some(bound) = for_operators {
         // This listener runs until the end, so that operators can observe a shutdown.

@@ -114,8 +114,9 @@ async fn recover_tasks(tasks: &dyn TaskStore, attempts: u32) -> Result<(), Failu
 pub(super) struct RunningGateway {
     parts: GatewayParts,
     accounts: Arc<dyn AccountStore>,
-    queue: TaskQueue,
-    webhooks: Webhooks,
+    /// What runs stored work, unless other servers do.
+    queue: Option<TaskQueue>,
+    webhooks: Option<Webhooks>,
     first_key: Option<Secret>,
     _lock: DataLock,
 }
@@ -180,12 +181,18 @@ impl RunningGateway {
                 memory: settings.training.memory_bytes,
                 running: settings.training.running,
                 attempts: settings.limits.attempts,
+                dispatches: settings.role.dispatches(),
             },
             &blobs,
         )
         .await?;
         let batches = batches(&stores, &blobs).await?;
-        let webhooks = webhooks::start(&settings, &all, &stores).await?;
+        let dispatches = settings.role.dispatches();
+        let webhooks = if dispatches {
+            Some(webhooks::start(&settings, &all, &stores).await?)
+        } else {
+            None
+        };
         let memory = BodyMemory::new(settings.limits.body_memory());
         let clock = Arc::new(RetentionClock::open(
             directory,
@@ -214,7 +221,7 @@ impl RunningGateway {
             workers,
         };
         Ok(Self {
-            queue: start_queue(&parts, caps),
+            queue: dispatches.then(|| start_queue(&parts, caps)),
             parts,
             accounts: store,
             webhooks,
@@ -271,7 +278,7 @@ impl RunningGateway {
         self,
         serving: impl Future<Output = ()>,
         told: impl Future<Output = Deadline>,
-        batches: BatchRunner,
+        batches: Option<BatchRunner>,
         gate: Option<GateListener>,
     ) {
         let queue = self.queue;
@@ -280,12 +287,20 @@ impl RunningGateway {
             let left = deadline.cut.saturating_duration_since(Instant::now());
             let queue = stop_by(
                 deadline,
-                queue.stop(left),
+                async {
+                    if let Some(queue) = queue {
+                        queue.stop(left).await;
+                    }
+                },
                 "tasks could not be returned to the queue in time; the next start does it",
             );
             let batches = stop_by(
                 deadline,
-                batches.stop(),
+                async {
+                    if let Some(batches) = batches {
+                        batches.stop().await;
+                    }
+                },
                 "batches could not be stopped in time; the next start continues them",
             );
             tokio::join!(queue, batches);
@@ -309,7 +324,11 @@ impl RunningGateway {
         .await;
         stop_by(
             deadline,
-            self.webhooks.stop(),
+            async {
+                if let Some(webhooks) = self.webhooks {
+                    webhooks.stop().await;
+                }
+            },
             "webhooks could not be stopped in time; the next start sends the rest",
         )
         .await;
@@ -368,7 +387,9 @@ async fn tasks(
     let tasks = stores.tasks().await.map_err(|error| other(&error))?;
     let blobs = Blobs::open(&settings.data_dir.join("blobs")).map_err(|error| other(&error))?;
     let blobs = blobs.with_records_of(settings.tasks.inline_bytes);
-    recover_tasks(&*tasks, settings.caps().attempts).await?;
+    if settings.role.dispatches() {
+        recover_tasks(&*tasks, settings.caps().attempts).await?;
+    }
     check_integrity(Arc::clone(&tasks));
     Ok((tasks, Arc::new(blobs)))
 }

@@ -290,6 +290,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
     (
         "serve/task",
         &[
+            "serve/metric",
             "serve/database",
             "serve/account",
             "serve/service",

@@ -8,6 +8,7 @@ mod browser;
 #[cfg(feature = "ort")]
 mod byte_sums;
 mod chats;
+mod cluster;
 mod connections;
 mod console;
 mod contract;

@@ -218,7 +218,8 @@ async fn make(store: &Limited, history: &History, step: &Step, now: Timestamp) -
 
 /// Returns everything that can be read from a store.
 async fn seen(store: &Limited, tasks: u64) -> String {
-    let mut text = format!("{:?} {:?}", store.load().await, store.last_id().await);
+    let (load, last) = (store.load().await, store.last_id().await);
+    let mut text = format!("{load:?} {last:?} {:?}", store.oldest_waiting().await);
     let (blobs, first) = (
         store.blobs(None, 99).await,
         store.blobs(Some(id(2)), 1).await,

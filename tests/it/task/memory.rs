@@ -8,8 +8,8 @@ use pkgtool_serve::account::{AccountId, UNLIMITED};
 use pkgtool_serve::database::{DatabaseError, Timestamp};
 use pkgtool_serve::task::{
     AccountTurns, ClaimedTask, Deletion, EnqueueError, Lease, Limit, NamedBlob, NewTask, OnCrash,
-    Quota, RemovedTasks, Statistics, Status, StoredAnswer, StoredContent, Task, TaskEvent,
-    TaskFailure, TaskId, TaskLimits, TaskOutcome, TaskStore,
+    Quota, RemovedTasks, Statistics, Status, StoreTimes, StoredAnswer, StoredContent, Task,
+    TaskEvent, TaskFailure, TaskId, TaskLimits, TaskOutcome, TaskStore,
 };
 use tokio::sync::{broadcast, watch};
 
@@ -22,6 +22,7 @@ pub(super) struct MemoryTasks {
     state: Mutex<State>,
     wakeups: watch::Sender<u64>,
     events: broadcast::Sender<TaskEvent>,
+    times: StoreTimes,
 }
 
 #[derive(Debug, Default)]
@@ -44,6 +45,7 @@ impl Default for MemoryTasks {
             state: Mutex::default(),
             wakeups: watch::Sender::new(0),
             events: broadcast::Sender::new(4096),
+            times: StoreTimes::default(),
         }
     }
 }
@@ -579,6 +581,17 @@ impl TaskStore for MemoryTasks {
             rows.filter(|row| row.task.status == status).count() as u64
         };
         Ok((count(Status::Queued), count(Status::Processing)))
+    }
+
+    async fn oldest_waiting(&self) -> Result<Option<Timestamp>, DatabaseError> {
+        let state = self.state();
+        let mut rows = state.rows.values();
+        let first = rows.find(|row| row.task.status == Status::Queued);
+        Ok(first.map(|row| row.task.created_at))
+    }
+
+    fn times(&self) -> &StoreTimes {
+        &self.times
     }
 
     fn wakeups(&self) -> watch::Receiver<u64> {

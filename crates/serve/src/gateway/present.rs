@@ -8,6 +8,7 @@ use super::metrics::{AccountMetrics, CurrentState, VisibleNames};
 use super::peer::Audience;
 use super::visible::usable;
 use crate::account::AccountId;
+use crate::database::Timestamp;
 
 /// Returns the current state, limited to the names that this audience may see.
 pub(super) async fn present(gateway: &Gateway, audience: Audience, viewer: Viewer) -> CurrentState {
@@ -16,6 +17,8 @@ pub(super) async fn present(gateway: &Gateway, audience: Audience, viewer: Viewe
     CurrentState {
         names: names(gateway, audience, viewer),
         tasks: gateway.store.load().await.ok(),
+        longest_wait: longest_wait(gateway).await,
+        store: std::sync::Arc::clone(&gateway.store),
         services: gateway.services.all(),
         unserved: gateway.services.unserved().len(),
         memory: (engines.memory(), engines.budget()),
@@ -26,6 +29,13 @@ pub(super) async fn present(gateway: &Gateway, audience: Audience, viewer: Viewe
         accounts: accounts(gateway, audience, viewer).await,
         workers: gateway.workers.list(),
     }
+}
+
+/// Returns how long the task that waits longest has waited.
+async fn longest_wait(gateway: &Gateway) -> Option<Duration> {
+    let oldest = gateway.store.oldest_waiting().await.ok()?;
+    let wait = |since: Timestamp| since.until(Timestamp::now());
+    Some(oldest.map_or(Duration::ZERO, wait))
 }
 
 /// Returns the values of the accounts that may be named, up to the maximum number of labels.

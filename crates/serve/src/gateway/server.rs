@@ -145,13 +145,15 @@ impl BoundListener {
         stop: impl Future<Output = Deadline>,
     ) {
         let settings = &gateway.settings;
-        if settings.console.enabled && !self.for_operators {
+        if settings.console.enabled && settings.role.answers() && !self.for_operators {
             sampler::start(&gateway);
         }
         let router = if self.for_operators {
             routes::for_operators(Arc::clone(&gateway))
-        } else {
+        } else if settings.role.answers() {
             routes::router(Arc::clone(&gateway))
+        } else {
+            routes::for_probes(Arc::clone(&gateway))
         };
         let serving = Serving {
             compressing: routes::compressing(router.clone()),

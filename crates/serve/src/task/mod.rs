@@ -21,9 +21,11 @@ mod postgres;
 mod queue;
 mod rate;
 mod record;
+mod servers;
 mod sqlite;
 mod store;
 mod stores;
+mod times;
 mod turns;
 mod upload;
 mod waiters;
@@ -41,8 +43,10 @@ pub use record::{
     ClaimedTask, Deletion, Idempotency, Lease, NamedBlob, NewTask, OnCrash, RemovedTasks,
     Statistics, Status, StoredContent, Task, TaskFailure, TaskOutcome,
 };
+pub use servers::{ServerInfo, SharedServers};
 pub use store::{EnqueueError, TaskEvent, TaskStore};
 pub use stores::Stores;
+pub use times::StoreTimes;
 pub use turns::AccountTurns;
 pub use upload::Upload;
 pub use waiters::{Waiter, Waiters};

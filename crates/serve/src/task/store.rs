@@ -9,7 +9,7 @@ use super::record::{
     ClaimedTask, Deletion, Lease, NamedBlob, NewTask, RemovedTasks, Statistics, Status, Task,
     TaskFailure,
 };
-use super::{AccountTurns, StoredAnswer, TaskId};
+use super::{AccountTurns, StoreTimes, StoredAnswer, TaskId};
 use crate::account::AccountId;
 use crate::database::{DatabaseError, DatabaseResult, Timestamp};
 
@@ -225,6 +225,12 @@ pub trait TaskStore: Send + Sync {
 
     /// Returns the numbers of waiting and running tasks of all accounts.
     async fn load(&self) -> DatabaseResult<(u64, u64)>;
+
+    /// Returns the acceptance time of the task that waits longest.
+    async fn oldest_waiting(&self) -> DatabaseResult<Option<Timestamp>>;
+
+    /// Returns how long operations of this process take.
+    fn times(&self) -> &StoreTimes;
 
     /// Returns a channel that changes whenever a task may be claimable.
     fn wakeups(&self) -> watch::Receiver<u64>;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::TaskStore;
 use super::postgres::PostgresTasks;
 use super::sqlite::SqliteTasks;
+use super::{SharedServers, TaskStore};
 use crate::account::{AccountStore, SqlAccounts};
 use crate::batch::{BatchStore, SqlBatches};
 use crate::database::postgres::{NodeOptions, Postgres};
@@ -100,6 +100,17 @@ impl Stores {
         match &self.opened {
             Opened::Sqlite(database) => Ok(SqliteTasks::open(database)?),
             Opened::Postgres(database) => Ok(PostgresTasks::open(database).await?),
+        }
+    }
+
+    /// Returns the servers that share the database; `None` if it is that of one server.
+    pub async fn servers(&self) -> DatabaseResult<Option<SharedServers>> {
+        match &self.opened {
+            Opened::Sqlite(_) => Ok(None),
+            Opened::Postgres(database) => {
+                let tasks = PostgresTasks::open(database).await?;
+                Ok(Some(SharedServers(tasks)))
+            }
         }
     }
 

@@ -87,10 +87,12 @@ impl Jobs {
     /// Returns interrupted jobs to the queue and starts to run waiting ones. Must be called on a
     /// tokio runtime.
     pub async fn start(options: JobsOptions) -> DatabaseResult<Arc<Self>> {
-        let cut = options
-            .store
-            .recover_jobs(options.attempts, Timestamp::now());
-        let cut = cut.await?;
+        let cut = if options.dispatches {
+            let now = Timestamp::now();
+            options.store.recover_jobs(options.attempts, now).await?
+        } else {
+            0
+        };
         if cut > 0 {
             tracing::warn!(
                 jobs = cut,
@@ -204,7 +206,12 @@ async fn work(shared: Arc<SharedJobs>) {
         {
             tracing::error!(%error, "cannot look for training jobs of other servers");
         }
-        while running.len() < shared.options.running.max(1) {
+        let places = if shared.options.dispatches {
+            shared.options.running.max(1)
+        } else {
+            0
+        };
+        while running.len() < places {
             match shared.options.store.claim_job(Timestamp::now()).await {
                 Ok(Some(job)) => {
                     running.spawn(run(Arc::clone(&shared), job));
@@ -229,15 +236,15 @@ async fn work(shared: Arc<SharedJobs>) {
 /// Takes over the jobs of servers that are gone, and learns what services others derived.
 async fn follow_others(shared: &SharedJobs) -> DatabaseResult<()> {
     let options = &shared.options;
-    let recovered = options
-        .store
-        .recover_jobs(options.attempts, Timestamp::now());
-    let jobs = recovered.await?;
-    if jobs > 0 {
-        tracing::warn!(
-            jobs,
-            "training jobs of a server that is gone return to the queue"
-        );
+    if options.dispatches {
+        let now = Timestamp::now();
+        let jobs = options.store.recover_jobs(options.attempts, now).await?;
+        if jobs > 0 {
+            tracing::warn!(
+                jobs,
+                "training jobs of a server that is gone return to the queue"
+            );
+        }
     }
     options.derived.refresh(&*options.store).await
 }

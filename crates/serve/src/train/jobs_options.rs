@@ -55,4 +55,6 @@ pub struct JobsOptions {
     pub running: usize,
     /// Maximum number of attempts of a job that server stops interrupt.
     pub attempts: u32,
+    /// False if other servers run the jobs.
+    pub dispatches: bool,
 }

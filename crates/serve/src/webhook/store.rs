@@ -1,5 +1,7 @@
 //! The store of events and deliveries.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::WebhookOptions;
@@ -14,8 +16,8 @@ const MAX_EVENTS: i64 = 500;
 /// Maximum number of deliveries that wait for one webhook. The oldest ones beyond it are dropped.
 const MAX_WAITING: i64 = 100_000;
 
-/// Time after which another server sends a delivery that one has taken, in milliseconds: longer than a request takes.
-const DELIVERY_LEASE_MS: i64 = 60_000;
+/// Time after which a delivery that was taken and not settled is due again: longer than a request takes.
+const DELIVERY_LEASE: Duration = Duration::from_mins(1);
 
 /// An event to send to a webhook.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +41,8 @@ pub trait WebhookStore: Send + Sync {
     /// Assigns stored events to the webhooks that want them. Returns whether there were any.
     async fn assign(&self, webhooks: &[WebhookOptions], now: Timestamp) -> DatabaseResult<bool>;
 
-    /// Returns deliveries that are due, the one that waits longest first.
+    /// Takes deliveries that are due, the one that waits longest first. Those that are not settled within a minute, for
+    /// example because the server ended, are due again.
     async fn due(
         &self,
         webhook: &str,
@@ -167,25 +170,22 @@ impl WebhookStore for SqlWebhooks {
         now: Timestamp,
         most: usize,
     ) -> DatabaseResult<Vec<Delivery>> {
-        let due = "FROM delivery INDEXED BY delivery_due
+        let due = "SELECT event, body, attempts FROM delivery INDEXED BY delivery_due
             WHERE webhook = ?1 AND next_at <= ?2 ORDER BY next_at, event LIMIT ?3";
+        let take = "UPDATE delivery SET next_at = ?3 WHERE webhook = ?1 AND event = ?2";
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let values = values![webhook, now.0, most];
-        if self.0.server().is_none() {
-            let sql = format!("SELECT event, body, attempts {due}");
-            return self.0.rows(&sql, &values, delivery);
+        if self.0.row(due, &values, |_| Ok(()))?.is_none() {
+            return Ok(Vec::new());
         }
-        // Whoever takes a delivery has it until then.
-        let sql = format!(
-            "UPDATE delivery SET next_at = ?2 + {DELIVERY_LEASE_MS}
-            WHERE webhook = ?1 AND event IN (SELECT event {due}) RETURNING event, body, attempts"
-        );
+        let until = now.after(DELIVERY_LEASE);
         self.0.write(|connection| {
-            connection
-                .query(&sql, &values)?
-                .iter()
-                .map(delivery)
-                .collect()
+            let due = connection.query(due, &values)?;
+            let due: Vec<Delivery> = due.iter().map(delivery).collect::<Result<_, _>>()?;
+            for delivery in &due {
+                connection.execute(take, &values![webhook, delivery.event, until.0])?;
+            }
+            Ok(due)
         })
     }
 

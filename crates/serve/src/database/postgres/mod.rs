@@ -39,6 +39,8 @@ use error::{ErrorPlace, is_conflict};
 
 /// Migrations, in order. The schema's version is the number of migrations that have run.
 const MIGRATIONS: [&str; 2] = [include_str!("schema.sql"), include_str!("task.sql")];
+/// Migrations that releases of an older schema can run beside: all after this one.
+const OLDEST_COMPATIBLE: usize = 2;
 /// Number of the lock that a migrating process holds: the letters `pkgtool`.
 const MIGRATION_LOCK: i64 = 0x70_6b67_746f_6f6c;
 /// Maximum number of connections of a process.
@@ -248,31 +250,33 @@ impl Postgres {
         // It ends with the transaction, so that it works behind a pooler of transactions, too.
         let lock = format!("SELECT pg_advisory_xact_lock({MIGRATION_LOCK})");
         transaction.batch_execute(&lock).await.map_err(fault)?;
-        let table = "CREATE TABLE IF NOT EXISTS pkgtool_schema (version BIGINT NOT NULL)";
+        let table = "CREATE TABLE IF NOT EXISTS pkgtool_schema (version BIGINT NOT NULL, oldest BIGINT NOT NULL)";
         transaction.batch_execute(table).await.map_err(fault)?;
         let found = transaction
-            .query_opt("SELECT version FROM pkgtool_schema", &[])
+            .query_opt("SELECT version, oldest FROM pkgtool_schema", &[])
             .await;
-        let found: i64 = found.map_err(fault)?.map_or(0, |row| row.get(0));
-        let known = MIGRATIONS.len();
-        let Some(missing) = usize::try_from(found)
-            .ok()
-            .and_then(|found| MIGRATIONS.get(found..))
-        else {
+        let found = found.map_err(fault)?;
+        let (found, oldest): (i64, i64) = found.map_or((0, 0), |row| (row.get(0), row.get(1)));
+        let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+        if oldest > known {
             return Err(DatabaseError::TooNew {
                 path: self.0.driver.place.to_string(),
                 found,
-                known: i64::try_from(known).unwrap_or(i64::MAX),
+                known,
             });
-        };
+        }
+        let found = usize::try_from(found).unwrap_or(0);
+        // None are missing if a later release has migrated, whose schema this one can use.
+        let missing = MIGRATIONS.get(found..).unwrap_or_default();
         if missing.is_empty() {
             return Ok(());
         }
         for migration in missing {
             transaction.batch_execute(migration).await.map_err(fault)?;
         }
-        let version =
-            format!("DELETE FROM pkgtool_schema; INSERT INTO pkgtool_schema VALUES ({known})");
+        let version = format!(
+            "DELETE FROM pkgtool_schema; INSERT INTO pkgtool_schema VALUES ({known}, {OLDEST_COMPATIBLE})"
+        );
         transaction.batch_execute(&version).await.map_err(fault)?;
         transaction.commit().await.map_err(fault)
     }

@@ -9,7 +9,9 @@ CREATE TABLE node (
     -- Of a data directory: the same before and after a restart.
     name TEXT NOT NULL,
     started_at BIGINT NOT NULL,
-    lease_until BIGINT NOT NULL
+    lease_until BIGINT NOT NULL,
+    -- It claims no more tasks.
+    draining BOOLEAN NOT NULL DEFAULT FALSE
 ) WITH (fillfactor = 50);
 CREATE INDEX node_of_name ON node (name);
 

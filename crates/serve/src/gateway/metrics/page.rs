@@ -12,6 +12,7 @@ use crate::metric::{Histogram, Page, PageFormat};
 use crate::service::engine::SessionState;
 use crate::service::meter::{AnswerOutcome, Meter, ServiceOperation};
 use crate::service::{Service, ServiceKind};
+use crate::task::TaskStore;
 use crate::worker::WorkerInfo;
 
 /// A metric's name, its help, and the function that reads its value: times, a count, or current
@@ -30,6 +31,10 @@ pub(in crate::gateway) struct CurrentState {
     pub(in crate::gateway) names: VisibleNames,
     /// Number of waiting and running tasks, if the store provides it.
     pub(in crate::gateway) tasks: Option<(u64, u64)>,
+    /// How long the task that waits longest has waited, if the store provides it.
+    pub(in crate::gateway) longest_wait: Option<Duration>,
+    /// The store of tasks, for its times.
+    pub(in crate::gateway) store: Arc<dyn TaskStore>,
     pub(in crate::gateway) services: Vec<Arc<Service>>,
     /// Packages that are not served.
     pub(in crate::gateway) unserved: usize,
@@ -387,6 +392,26 @@ fn write_tasks(page: &mut Page, present: &CurrentState) {
             .add(&[], waiting);
         page.gauge("pkgtool_tasks_running", "Running tasks.")
             .add(&[], running);
+    }
+    if let Some(wait) = present.longest_wait {
+        let help = "How long the task that waits longest has waited; 0 if none waits.";
+        page.gauge("pkgtool_tasks_longest_wait_seconds", help)
+            .add(&[], wait.as_secs_f64());
+    }
+    let times = present.store.times();
+    for (name, help, histogram) in [
+        (
+            "pkgtool_store_commit_seconds",
+            "Time to store a group of changes of tasks.",
+            &times.commits,
+        ),
+        (
+            "pkgtool_store_claim_seconds",
+            "Time to claim tasks, of any number.",
+            &times.claims,
+        ),
+    ] {
+        page.histogram(name, help).add_histogram(&[], histogram);
     }
 }
 

@@ -126,9 +126,18 @@ pub(super) fn compressing(router: Router) -> Router {
 
 /// Returns the routes of the operators' listener.
 pub(super) fn for_operators(gateway: Arc<Gateway>) -> Router {
+    probes_and(admin::routes(), gateway)
+}
+
+/// Returns the routes of a server that answers no clients: health and metrics.
+pub(super) fn for_probes(gateway: Arc<Gateway>) -> Router {
+    probes_and(Router::new(), gateway)
+}
+
+fn probes_and(others: Router<Arc<Gateway>>, gateway: Arc<Gateway>) -> Router {
     let routes = health::routes().merge(health::metrics_routes());
     let routes = routes.under("", Api::new(OpenApi::default())).router;
-    let routes = routes.merge(admin::routes());
+    let routes = routes.merge(others);
     let routes = routes.fallback(async || GatewayError::no_path());
     observed(routes, &gateway).with_state(gateway)
 }

@@ -1,4 +1,4 @@
-//! Default values of the settings, and timeouts as durations.
+//! Default values of the settings, limits that follow from others, and timeouts as durations.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -9,8 +9,8 @@ use super::operators::{
     Admin, BatchLimits, Console, MetricsBounds, TrainingLimits, TrustedProxies, UsageKept,
 };
 use super::{
-    Cors, DatabaseSetting, GatewaySettings, Limits, Log, LogFormat, Sources, Tasks, Timeouts, Tls,
-    WorkersSettings,
+    Cors, DatabaseSetting, GatewaySettings, Limits, Log, LogFormat, ServerRole, Sources, Tasks,
+    Timeouts, Tls, WorkersSettings,
 };
 use crate::service::ServiceSettings;
 use pkgtool_engine::runtime::process::sandbox::SandboxMode;
@@ -21,6 +21,7 @@ impl Default for GatewaySettings {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)).into(),
             data_dir: PathBuf::new(),
             database: DatabaseSetting::Own,
+            role: ServerRole::All,
             packages: Vec::new(),
             memory_budget: 0,
             ort_library: PathBuf::new(),
@@ -45,6 +46,50 @@ impl Default for GatewaySettings {
             publishers: Vec::new(),
             proxies: Vec::new(),
             webhooks: Vec::new(),
+        }
+    }
+}
+
+impl Limits {
+    /// Returns the maximum memory of all request bodies, in bytes.
+    pub fn body_memory(&self) -> usize {
+        match self.body_memory_bytes {
+            0 => self.body_bytes.saturating_mul(2),
+            bytes => bytes,
+        }
+    }
+
+    /// Returns the maximum number of open connections that have shown no key.
+    pub fn connections_without_key(&self) -> usize {
+        match self.connections_without_key {
+            0 => self.connections.div_ceil(4).saturating_mul(3),
+            most => most,
+        }
+        .clamp(1, self.connections)
+    }
+
+    /// Returns the maximum number of requests in flight of one key.
+    pub fn requests_per_key(&self) -> usize {
+        match self.requests_per_key {
+            0 => self.connections.div_ceil(2),
+            most => most,
+        }
+    }
+
+    /// Returns the maximum number of requests in flight of an account.
+    pub fn requests_per_account(&self) -> usize {
+        match self.requests_per_account {
+            0 => self.connections.div_ceil(4).saturating_mul(3),
+            most => most,
+        }
+    }
+
+    /// Returns the maximum number of open connections from one address that have shown no key.
+    pub fn connections_per_address(&self) -> usize {
+        let all = self.connections_without_key();
+        match self.connections_per_address {
+            0 => all.div_ceil(2),
+            most => most.min(all),
         }
     }
 }

@@ -12,6 +12,7 @@ mod listen;
 mod live;
 mod operators;
 mod proxy;
+mod role;
 mod secrets;
 mod services;
 mod sources;
@@ -41,6 +42,7 @@ use pkgtool_base::source::redact::{redact, redact_quoted};
 use pkgtool_engine::OrtOption;
 use pkgtool_engine::runtime::process::sandbox::SandboxMode;
 pub use proxy::{Addresses, Proxy};
+pub use role::{ServerRole, UnknownRole};
 pub use sources::{Publisher, Sources};
 pub use webhooks::Webhook;
 pub use workers::WorkersSettings;
@@ -72,6 +74,8 @@ pub struct GatewaySettings {
     pub data_dir: PathBuf,
     /// URL of a PostgreSQL database, which several servers may share; empty: a database in the data directory.
     pub database: DatabaseSetting,
+    /// What this server does among those that share the database: `all`, `api` or `dispatcher`.
+    pub role: ServerRole,
     /// Packages whose services belong to the account `local`: directories, or addresses on servers.
     pub packages: Vec<PathBuf>,
     /// Maximum memory of all loaded models, in bytes; 0: half of the machine's memory.
@@ -445,6 +449,12 @@ impl GatewaySettings {
             !same,
             "it must differ from `listen`",
         )?;
+        require(
+            "role",
+            "set",
+            self.role == ServerRole::All || self.database != DatabaseSetting::Own,
+            "servers share the work only if they share a database; set `database`",
+        )?;
         check_service("defaults", &self.defaults)?;
         self.console.check()?;
         self.workers.check()?;
@@ -549,49 +559,5 @@ impl Tasks {
     pub fn record_ttl(&self) -> Option<Duration> {
         (self.record_ttl_days > 0.0)
             .then(|| Duration::from_secs_f64(self.record_ttl_days * SECONDS_PER_DAY))
-    }
-}
-
-impl Limits {
-    /// Returns the maximum memory of all request bodies, in bytes.
-    pub fn body_memory(&self) -> usize {
-        match self.body_memory_bytes {
-            0 => self.body_bytes.saturating_mul(2),
-            bytes => bytes,
-        }
-    }
-
-    /// Returns the maximum number of open connections that have shown no key.
-    pub fn connections_without_key(&self) -> usize {
-        match self.connections_without_key {
-            0 => self.connections.div_ceil(4).saturating_mul(3),
-            most => most,
-        }
-        .clamp(1, self.connections)
-    }
-
-    /// Returns the maximum number of requests in flight of one key.
-    pub fn requests_per_key(&self) -> usize {
-        match self.requests_per_key {
-            0 => self.connections.div_ceil(2),
-            most => most,
-        }
-    }
-
-    /// Returns the maximum number of requests in flight of an account.
-    pub fn requests_per_account(&self) -> usize {
-        match self.requests_per_account {
-            0 => self.connections.div_ceil(4).saturating_mul(3),
-            most => most,
-        }
-    }
-
-    /// Returns the maximum number of open connections from one address that have shown no key.
-    pub fn connections_per_address(&self) -> usize {
-        let all = self.connections_without_key();
-        match self.connections_per_address {
-            0 => all.div_ceil(2),
-            most => most.min(all),
-        }
     }
 }

@@ -67,10 +67,13 @@ impl Claim {
         (wanted, active): &(BTreeSet<AccountId>, usize),
         waits: bool,
     ) -> Result<ClaimOutcome, Fault> {
-        let hold = "SELECT 1 FROM node WHERE id = $1 FOR KEY SHARE";
+        let hold = "SELECT draining FROM node WHERE id = $1 FOR KEY SHARE";
         let hold = transaction.prepare_cached(hold).await?;
-        if transaction.query_opt(&hold, &[&self.node]).await?.is_none() {
+        let Some(node) = transaction.query_opt(&hold, &[&self.node]).await? else {
             return Ok(ClaimOutcome::NodeIsGone);
+        };
+        if node.try_get(0)? {
+            return Ok(ClaimOutcome::Claimed(Vec::new()));
         }
         let loads = hold_accounts(transaction, wanted, waits).await?;
         if loads.is_empty() {

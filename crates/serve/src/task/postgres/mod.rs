@@ -12,12 +12,14 @@ mod partitions;
 mod reads;
 mod removal;
 mod rows;
+mod servers;
 mod signals;
 mod suspicion;
 mod writer;
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::time::Instant;
 
 use deadpool_postgres::{Object, Transaction};
 use futures_util::future::BoxFuture;
@@ -25,8 +27,8 @@ use tokio::sync::{broadcast, watch};
 
 use super::{
     AccountTurns, ClaimedTask, Deletion, EnqueueError, Lease, Limit, NamedBlob, NewTask,
-    RemovedTasks, Statistics, Status, StoredAnswer, Task, TaskEvent, TaskFailure, TaskId,
-    TaskLimits, TaskStore,
+    RemovedTasks, Statistics, Status, StoreTimes, StoredAnswer, Task, TaskEvent, TaskFailure,
+    TaskId, TaskLimits, TaskStore,
 };
 use crate::account::{AccountId, UNLIMITED};
 use crate::database::postgres::{BackgroundWork, Postgres};
@@ -35,6 +37,7 @@ use changes::{Creation, EndingKind, TaskEnding};
 use claims::{Claim, ClaimOutcome};
 use group::ChangeGroup;
 use rows::Fault;
+pub use servers::ServerInfo;
 use signals::Signals;
 use suspicion::Suspicion;
 use writer::GroupWriter;
@@ -149,12 +152,38 @@ impl PostgresTasks {
         .await
     }
 
+    /// Returns the running tasks of the servers of this name to the queue, as after a crash.
+    pub(super) async fn requeue(
+        &self,
+        name: String,
+        attempts: u32,
+        now: Timestamp,
+    ) -> DatabaseResult<u64> {
+        self.end_nodes("name = $1", ServerKey::Name(name), (attempts, now))
+            .await
+    }
+
+    /// Returns the servers that share the database.
+    pub(super) async fn servers(&self) -> DatabaseResult<Vec<ServerInfo>> {
+        self.read(|client| Box::pin(async move { servers::list(client).await }))
+            .await
+    }
+
+    /// Lets the servers of this name claim no more tasks. Returns their number.
+    pub(super) async fn drain(&self, name: String) -> DatabaseResult<u64> {
+        self.read(move |client| {
+            let name = name.clone();
+            Box::pin(async move { servers::drain(client, &name).await })
+        })
+        .await
+    }
+
     /// Returns the running tasks of nodes to the queue, as after a crash, and deletes the nodes' rows. `which` is a
     /// condition on the node.
     async fn end_nodes(
         &self,
         which: &'static str,
-        value: NodeKey,
+        value: ServerKey,
         (attempts, now): (u32, Timestamp),
     ) -> DatabaseResult<u64> {
         let outcome = self.change(move |transaction| {
@@ -177,7 +206,7 @@ impl PostgresTasks {
 
 /// What names a node: its name or its number.
 #[derive(Debug, Clone)]
-enum NodeKey {
+enum ServerKey {
     Name(String),
     Number(i64),
 }
@@ -186,13 +215,13 @@ enum NodeKey {
 async fn nodes_tasks(
     transaction: &Transaction<'_>,
     which: &str,
-    value: &NodeKey,
+    value: &ServerKey,
     (attempts, now): (u32, Timestamp),
 ) -> Result<Vec<TaskEnding>, Fault> {
     let sql = format!("DELETE FROM node WHERE {which} RETURNING id");
     let value: &(dyn tokio_postgres::types::ToSql + Sync) = match value {
-        NodeKey::Name(name) => name,
-        NodeKey::Number(number) => number,
+        ServerKey::Name(name) => name,
+        ServerKey::Number(number) => number,
     };
     let gone = transaction.query(&sql, &[value]).await?;
     let gone: Vec<i64> = gone
@@ -284,6 +313,7 @@ impl TaskStore for PostgresTasks {
         turns: &Arc<AccountTurns>,
         limits: &TaskLimits,
     ) -> DatabaseResult<Vec<ClaimedTask>> {
+        let began = Instant::now();
         let mut waits = false;
         let mut node = self.register(false).await?;
         loop {
@@ -294,7 +324,10 @@ impl TaskStore for PostgresTasks {
                 node,
             };
             match self.claim_once(claim, waits).await? {
-                ClaimOutcome::Claimed(tasks) => return Ok(tasks),
+                ClaimOutcome::Claimed(tasks) => {
+                    self.signals.times.claims.time(began.elapsed());
+                    return Ok(tasks);
+                }
                 ClaimOutcome::NodeIsGone => {
                     node = self.register(true).await?;
                 }
@@ -408,8 +441,7 @@ impl TaskStore for PostgresTasks {
 
     async fn recover(&self, attempts: u32, now: Timestamp) -> DatabaseResult<u64> {
         let name = self.database.node().name().to_owned();
-        let key = NodeKey::Name(name);
-        let count = self.end_nodes("name = $1", key, (attempts, now)).await?;
+        let count = self.requeue(name, attempts, now).await?;
         self.register(true).await?;
         Ok(count)
     }
@@ -428,7 +460,7 @@ impl TaskStore for PostgresTasks {
         let mut count = 0;
         for node in self.suspicion.confirm(silent.await?) {
             let which = "id = $1 AND lease_until < clock_ms()";
-            let key = NodeKey::Number(node);
+            let key = ServerKey::Number(node);
             count += self.end_nodes(which, key, (attempts, now)).await?;
         }
         Ok(count)
@@ -496,6 +528,15 @@ impl TaskStore for PostgresTasks {
 
     async fn load(&self) -> DatabaseResult<(u64, u64)> {
         self.read(|client| Box::pin(reads::load(client))).await
+    }
+
+    async fn oldest_waiting(&self) -> DatabaseResult<Option<Timestamp>> {
+        self.read(|client| Box::pin(reads::oldest_waiting(client)))
+            .await
+    }
+
+    fn times(&self) -> &StoreTimes {
+        &self.signals.times
     }
 
     fn wakeups(&self) -> watch::Receiver<u64> {

@@ -129,6 +129,14 @@ pub(super) async fn load(client: &Object) -> Result<(u64, u64), Fault> {
     Ok((rows::number(&row, 0)?, rows::number(&row, 1)?))
 }
 
+/// Returns the acceptance time of the waiting task with the least id.
+pub(super) async fn oldest_waiting(client: &Object) -> Result<Option<Timestamp>, Fault> {
+    let sql = "SELECT created_at FROM task_active WHERE node IS NULL ORDER BY id LIMIT 1";
+    let read = client.prepare_cached(sql).await?;
+    let row = client.query_opt(&read, &[]).await?;
+    row.map(|row| row.try_get(0).map(Timestamp)).transpose()
+}
+
 /// Lists the blobs that tasks need.
 pub(super) async fn blobs(
     client: &Object,

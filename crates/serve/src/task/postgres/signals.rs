@@ -10,7 +10,7 @@ use futures_util::FutureExt as _;
 use tokio::sync::{Notify, broadcast, watch};
 
 use crate::database::postgres::{BackgroundWork, Listener, Postgres};
-use crate::task::TaskEvent;
+use crate::task::{StoreTimes, TaskEvent};
 
 /// Maximum number of events that a slow listener may lag behind.
 const EVENT_CAPACITY: usize = 4096;
@@ -31,6 +31,7 @@ pub(super) struct Signals {
     pub(super) wakeups: watch::Sender<u64>,
     pub(super) news: watch::Sender<u64>,
     pub(super) events: broadcast::Sender<TaskEvent>,
+    pub(super) times: StoreTimes,
     /// Something changed that other servers may wait for.
     changed: Notify,
 }
@@ -41,6 +42,7 @@ impl Signals {
             wakeups: watch::Sender::new(0),
             news: watch::Sender::new(0),
             events: broadcast::Sender::new(EVENT_CAPACITY),
+            times: StoreTimes::default(),
             changed: Notify::new(),
         }
     }

@@ -92,8 +92,12 @@ async fn run(
 async fn store_all(database: &Postgres, signals: &Signals, changes: Vec<QueuedChange>) {
     let mut rest = vec![changes];
     while let Some(mut changes) = rest.pop() {
+        let began = Instant::now();
         match store_patiently(database, &changes).await {
-            Ok(outcome) => answer(signals, changes, outcome),
+            Ok(outcome) => {
+                signals.times.commits.time(began.elapsed());
+                answer(signals, changes, outcome);
+            }
             Err(DatabaseError::Other { .. }) if changes.len() > 1 => {
                 let second = changes.split_off(changes.len() / 2);
                 rest.extend([second, changes]);

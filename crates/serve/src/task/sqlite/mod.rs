@@ -16,13 +16,14 @@ mod writer;
 
 use std::sync::Arc;
 use std::thread;
+use std::time::Instant;
 
 use tokio::sync::{broadcast, oneshot, watch};
 
 use super::{
     AccountTurns, ClaimedTask, Deletion, EnqueueError, Lease, Limit, NamedBlob, NewTask,
-    RemovedTasks, Statistics, Status, StoredAnswer, Task, TaskEvent, TaskFailure, TaskId,
-    TaskLimits, TaskStore,
+    RemovedTasks, Statistics, Status, StoreTimes, StoredAnswer, Task, TaskEvent, TaskFailure,
+    TaskId, TaskLimits, TaskStore,
 };
 use crate::account::AccountId;
 use crate::database::sqlite::Sqlite;
@@ -109,7 +110,10 @@ impl TaskStore for SqliteTasks {
     ) -> DatabaseResult<Vec<ClaimedTask>> {
         let (turns, limits) = (Arc::clone(turns), limits.clone());
         let make = move |moves: &mut moves::Moves<'_>| moves.claim(max, &turns, &limits);
-        self.writer.submit(make).await
+        let began = Instant::now();
+        let claimed = self.writer.submit(make).await;
+        self.shared.times.claims.time(began.elapsed());
+        claimed
     }
 
     async fn heartbeat(&self, held: &[Lease]) -> DatabaseResult<Vec<Lease>> {
@@ -243,6 +247,14 @@ impl TaskStore for SqliteTasks {
 
     async fn load(&self) -> DatabaseResult<(u64, u64)> {
         self.readers.load()
+    }
+
+    async fn oldest_waiting(&self) -> DatabaseResult<Option<Timestamp>> {
+        self.readers.oldest_waiting()
+    }
+
+    fn times(&self) -> &StoreTimes {
+        &self.shared.times
     }
 
     fn wakeups(&self) -> watch::Receiver<u64> {

@@ -156,6 +156,17 @@ impl Readers {
         })
     }
 
+    /// Returns the acceptance time of the waiting task with the least id.
+    pub(super) fn oldest_waiting(&self) -> DatabaseResult<Option<Timestamp>> {
+        let sql = "SELECT created_at FROM task
+            WHERE id = (SELECT min(id) FROM task INDEXED BY task_waiting WHERE status = 0)";
+        self.with(|connection| {
+            let mut read = connection.prepare_cached(sql)?;
+            let found: Option<i64> = read.query_row([], |row| row.get(0)).optional()?;
+            Ok(found.map(Timestamp))
+        })
+    }
+
     /// Lists the blobs that tasks need.
     pub(super) fn blobs(
         &self,

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use tokio::sync::{broadcast, watch};
 
 use super::super::rate::Rates;
-use super::super::{EnqueueError, Limit, TaskEvent};
+use super::super::{EnqueueError, Limit, StoreTimes, TaskEvent};
 use crate::account::AccountId;
 use crate::database::Timestamp;
 
@@ -18,6 +18,7 @@ pub(super) struct SharedWriter {
     rates: Mutex<Rates>,
     pub(super) wakeups: watch::Sender<u64>,
     pub(super) events: broadcast::Sender<TaskEvent>,
+    pub(super) times: StoreTimes,
 }
 
 impl SharedWriter {
@@ -26,6 +27,7 @@ impl SharedWriter {
             rates: Mutex::default(),
             wakeups: watch::Sender::new(0),
             events: broadcast::Sender::new(EVENT_CAPACITY),
+            times: StoreTimes::default(),
         }
     }
 

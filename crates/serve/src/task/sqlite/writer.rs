@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::oneshot;
@@ -237,8 +237,9 @@ impl WriterThread {
         let mut answers = Vec::with_capacity(group.len());
         let mut failed = None;
         let mut news = News::default();
+        let began = Instant::now();
         match self.apply(group, &mut answers, &mut news) {
-            Ok(()) => {}
+            Ok(()) => self.shared.times.commits.time(began.elapsed()),
             // The counts are still valid.
             Err(GroupError::Locked(error)) => {
                 tracing::warn!(%error, moves = answers.len(), "task writes failed: the database is locked");

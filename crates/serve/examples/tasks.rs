@@ -1,0 +1,228 @@
+//! Measures the store of tasks in a PostgreSQL database, for `tests/bench/cluster.py`.
+//!
+//! `tasks URL creates SECONDS`   creates by 64 callers at once, for 20 accounts
+//! `tasks URL ends SECONDS`      fair claims of up to 16 tasks and their ends, by four claimers
+//! `tasks URL reads SECONDS`     reads of random tasks, by 8 callers at once
+
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use pkgtool_serve::account::{Account, AccountId, Snapshot, UNLIMITED};
+use pkgtool_serve::database::{NodeOptions, Timestamp};
+use pkgtool_serve::task::{
+    AccountTurns, Caps, NewTask, OnCrash, Quota, StoredContent, Stores, TaskId, TaskIds,
+    TaskLimits, TaskStore,
+};
+
+const CALLERS: usize = 64;
+const CLAIMERS: usize = 4;
+const READERS: usize = 8;
+const ACCOUNTS: i64 = 20;
+const BODY_BYTES: usize = 1000;
+const CLAIMED_AT_ONCE: usize = 16;
+
+const CAPS: Caps = Caps {
+    waiting: u32::MAX,
+    running: u32::MAX,
+    places: 0,
+    attempts: 3,
+    quota: Quota {
+        tasks: 0,
+        bytes: 0,
+        other_bytes: 0,
+    },
+};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [url, what, seconds] = &arguments[..] else {
+        return Err("usage: tasks URL creates|ends|reads SECONDS".into());
+    };
+    let node = NodeOptions {
+        name: format!("bench-{}", std::process::id()),
+        lease: Duration::from_secs(30),
+    };
+    let stores = Stores::open_as(&url.parse()?, node).await?;
+    let tasks = stores.tasks().await?;
+    tasks.recover(CAPS.attempts, Timestamp::now()).await?;
+    let time = Duration::from_secs_f64(seconds.parse()?);
+    let (count, latencies) = match what.as_str() {
+        "creates" => creates(tasks, time).await?,
+        "ends" => ends(tasks, time).await?,
+        "reads" => reads(tasks, time).await?,
+        other => return Err(format!("unknown measurement `{other}`").into()),
+    };
+    let at = |share: f64| {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "an index into the latencies"
+        )]
+        let index = (latencies.len() as f64 * share) as usize;
+        latencies
+            .get(index)
+            .copied()
+            .unwrap_or_default()
+            .as_secs_f64()
+            * 1e3
+    };
+    #[expect(clippy::cast_precision_loss, reason = "a rate")]
+    let rate = count as f64 / time.as_secs_f64();
+    println!(
+        "{{\"per_s\": {rate:.1}, \"p50_ms\": {:.3}, \"p99_ms\": {:.3}}}",
+        at(0.5),
+        at(0.99)
+    );
+    Ok(())
+}
+
+/// The number of operations, and their latencies in order.
+type Measured = Result<(u64, Vec<Duration>), Box<dyn Error>>;
+
+/// Runs callers until the time is over.
+async fn run<F>(callers: usize, call: impl Fn(usize) -> F) -> Measured
+where
+    F: Future<Output = Result<(u64, Vec<Duration>), String>> + Send + 'static,
+{
+    let running: Vec<_> = (0..callers)
+        .map(|caller| tokio::spawn(call(caller)))
+        .collect();
+    let (mut count, mut latencies) = (0, Vec::new());
+    for caller in running {
+        let (done, took) = caller.await??;
+        count += done;
+        latencies.extend(took);
+    }
+    latencies.sort_unstable();
+    Ok((count, latencies))
+}
+
+async fn creates(tasks: Arc<dyn TaskStore>, time: Duration) -> Measured {
+    let ids = Arc::new(TaskIds::after(tasks.last_id().await?));
+    let limit = CAPS
+        .of(&account(1))
+        .ok_or("the account is not blocked")?
+        .counted();
+    let until = Instant::now() + time;
+    run(CALLERS, |caller| {
+        let (tasks, ids) = (Arc::clone(&tasks), Arc::clone(&ids));
+        async move {
+            let (mut count, mut latencies) = (0, Vec::new());
+            while Instant::now() < until {
+                let now = Timestamp::now();
+                let turn = i64::try_from(caller).unwrap_or(0) + count;
+                let task = new(ids.next(now), AccountId(1 + turn % ACCOUNTS));
+                let began = Instant::now();
+                let made = tasks.enqueue(task, limit, now).await;
+                made.map_err(|error| error.to_string())?;
+                latencies.push(began.elapsed());
+                count += 1;
+            }
+            Ok((count.unsigned_abs(), latencies))
+        }
+    })
+    .await
+}
+
+async fn ends(tasks: Arc<dyn TaskStore>, time: Duration) -> Measured {
+    let accounts = Arc::new(Snapshot::new(
+        (1..=ACCOUNTS).map(account).collect(),
+        Vec::new(),
+    ));
+    let until = Instant::now() + time;
+    let left = Arc::new(AtomicU64::new(0));
+    run(CLAIMERS, |_| {
+        let limits = TaskLimits::new(Arc::clone(&accounts), CAPS);
+        let (tasks, left) = (Arc::clone(&tasks), Arc::clone(&left));
+        async move {
+            let mut turns = Arc::new(AccountTurns::default());
+            let (mut count, mut latencies) = (0, Vec::new());
+            while Instant::now() < until {
+                let began = Instant::now();
+                let claimed = tasks.claim(CLAIMED_AT_ONCE, &turns, &limits).await;
+                let claimed = claimed.map_err(|error| error.to_string())?;
+                if claimed.is_empty() {
+                    left.fetch_add(1, Ordering::Relaxed);
+                    continue;
+                }
+                let now = Timestamp::now();
+                let ends = claimed.iter().map(|task| {
+                    let answer = StoredContent::Inline(b"{\"answer\": 1}".to_vec());
+                    tasks.complete(task.lease, answer.into(), now, now)
+                });
+                for ended in futures_util::future::join_all(ends).await {
+                    if !ended.map_err(|error| error.to_string())? {
+                        return Err("a lease was lost".to_owned());
+                    }
+                    count += 1;
+                    latencies.push(began.elapsed());
+                }
+                for task in &claimed {
+                    Arc::make_mut(&mut turns).served(task.caller);
+                }
+            }
+            Ok((count, latencies))
+        }
+    })
+    .await
+}
+
+async fn reads(tasks: Arc<dyn TaskStore>, time: Duration) -> Measured {
+    let mut known: Vec<TaskId> = Vec::new();
+    for number in 1..=ACCOUNTS {
+        let listed = tasks.list(AccountId(number), None, None, 1000).await?;
+        known.extend(listed.iter().map(|task| task.id));
+    }
+    if known.is_empty() {
+        return Err("the database has no tasks".into());
+    }
+    let known = Arc::new(known);
+    let until = Instant::now() + time;
+    run(READERS, |reader| {
+        let (tasks, known) = (Arc::clone(&tasks), Arc::clone(&known));
+        async move {
+            let (mut count, mut latencies) = (0, Vec::new());
+            let mut next = reader;
+            while Instant::now() < until {
+                next = (next + 7919) % known.len();
+                let began = Instant::now();
+                let found = tasks.get(known[next]).await;
+                found
+                    .map_err(|error| error.to_string())?
+                    .ok_or("a task is missing")?;
+                latencies.push(began.elapsed());
+                count += 1;
+            }
+            Ok((count, latencies))
+        }
+    })
+    .await
+}
+
+fn account(number: i64) -> Account {
+    Account {
+        id: AccountId(number),
+        name: format!("account-{number}"),
+        rps: UNLIMITED,
+        blocked: false,
+        created_at: Timestamp(0),
+    }
+}
+
+fn new(id: TaskId, caller: AccountId) -> NewTask {
+    NewTask {
+        id,
+        caller,
+        owner: AccountId(1),
+        service: "bench".to_owned(),
+        body: StoredContent::Inline(vec![b'x'; BODY_BYTES]),
+        config: None,
+        data_type: None,
+        on_crash: OnCrash::Retry,
+        idempotency: None,
+    }
+}
