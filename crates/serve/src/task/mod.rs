@@ -17,12 +17,17 @@ mod files;
 mod hold;
 mod id;
 mod limits;
+mod names;
+mod object_error;
+mod objects;
+mod parts;
 mod queue;
 mod rate;
 mod record;
 mod sqlite;
 mod store;
 mod stores;
+mod sweep;
 mod turns;
 mod upload;
 mod waiters;
@@ -35,6 +40,8 @@ pub use failure::{BAD_REQUEST, SERVICE_UNAVAILABLE};
 pub use files::FileKind;
 pub use id::{TaskId, TaskIds};
 pub use limits::{Caps, Limit, Quota, TaskLimits};
+pub use object_error::ObjectsError;
+pub use objects::{InvalidObjectsUrl, ObjectStorage, ObjectsUrl};
 pub use queue::{FindNamedService, PausedServices, QueueOptions, TaskQueue};
 pub use record::{
     ClaimedTask, Deletion, Idempotency, Lease, NamedBlob, NewTask, OnCrash, RemovedTasks,
@@ -42,6 +49,7 @@ pub use record::{
 };
 pub use store::{EnqueueError, TaskEvent, TaskStore};
 pub use stores::Stores;
+pub use sweep::SweepCursor;
 pub use turns::AccountTurns;
 pub use upload::Upload;
 pub use waiters::{Waiter, Waiters};
