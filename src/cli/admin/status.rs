@@ -10,7 +10,7 @@ use super::super::exit::{Exit, Failure};
 use super::super::report::{self, CommandReport};
 use super::{bytes, data};
 use pkgtool_serve::database::{DatabaseSize, DatabaseUrl, FileStats, disk_free};
-use pkgtool_serve::task::{Statistics, Stores};
+use pkgtool_serve::task::{BucketRecord, Statistics, Stores};
 
 /// Arguments of `pkgtool admin status`.
 #[derive(Debug, clap::Args)]
@@ -28,6 +28,7 @@ struct StorageStatus {
     tasks: Statistics,
     database: DatabaseSize,
     blobs: FileStats,
+    bucket: Option<String>,
     free: Option<u64>,
 }
 
@@ -39,6 +40,7 @@ pub(super) async fn run(args: &StatusArgs) -> Result<Exit, Failure> {
         tasks: stores.tasks().await?.statistics().await?,
         database: stores.space().await?,
         blobs: FileStats::below(&directory.join("blobs")),
+        bucket: BucketRecord::of(&directory).read()?.map(String::from),
         free: disk_free(&directory),
     };
     report::print(&found, args.json)?;
@@ -50,7 +52,10 @@ impl CommandReport for StorageStatus {
         let tasks = &self.tasks;
         let reusable = bytes(self.database.reusable);
         let database = bytes(self.database.bytes);
-        let (count, size) = (self.blobs.count, bytes(self.blobs.bytes));
+        let blobs = self.bucket.as_ref().map_or_else(
+            || format!("{} files, {}", self.blobs.count, bytes(self.blobs.bytes)),
+            |bucket| format!("objects in {bucket}, not counted"),
+        );
         let oldest = tasks.oldest.map_or_else(|| "none".to_owned(), shown);
         let free = self.free.map_or_else(|| "unknown".to_owned(), bytes);
         for (name, value) in [
@@ -63,7 +68,7 @@ impl CommandReport for StorageStatus {
                 "database",
                 format!("{database}, of which {reusable} are free for reuse"),
             ),
-            ("blobs", format!("{count} files, {size}")),
+            ("blobs", blobs),
             ("disk free", free),
         ] {
             writeln!(text, "{name:14}{value}")?;
@@ -82,6 +87,7 @@ impl CommandReport for StorageStatus {
             "oldestCreatedAt": self.tasks.oldest.map(|at| at.0),
             "database": {"bytes": self.database.bytes, "reusableBytes": self.database.reusable},
             "blobs": {"files": self.blobs.count, "bytes": self.blobs.bytes},
+            "objects": self.bucket,
             "diskFreeBytes": self.free,
         })
     }

@@ -32,11 +32,14 @@ use log::LevelHandle;
 use parts::RunningGateway;
 use pkgtool_base::diagnostic::{TextTable, book};
 use pkgtool_serve::database::DataLock;
-use pkgtool_serve::gateway::settings::{GatewaySettings, Listen, OptionalAddress};
+use pkgtool_serve::gateway::settings::{
+    GatewaySettings, Listen, OptionalAddress, OptionalObjectsUrl,
+};
 use pkgtool_serve::gateway::{
     BatchRunner, BoundGate, BoundListener, Deadline, Gateway, ServeError, ServerCertificate,
 };
 use pkgtool_serve::service::{Service, ServiceKind};
+use pkgtool_serve::task::ObjectsUrl;
 use places::MirrorPlaces;
 use reload::Reload;
 use sources::{PackageSources, SourceArgs};
@@ -65,6 +68,11 @@ pub(super) struct ServeArgs {
     /// Directory for the database and stored results [default: the user's data directory]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+
+    /// Bucket for bodies, results, datasets and files of batches, with the credentials of the
+    /// variables AWS_* [default: files in the data directory]
+    #[arg(long, value_name = "s3://BUCKET/PREFIX")]
+    objects: Option<ObjectsUrl>,
 
     /// Settings file [default: `gateway.toml` in the data directory, if it exists]
     #[arg(long, value_name = "FILE", env = "PKGTOOL_CONFIG")]
@@ -110,6 +118,9 @@ fn settings(args: &ServeArgs) -> Result<GatewaySettings, Failure> {
     }
     if let Some(directory) = &args.data_dir {
         settings.data_dir.clone_from(directory);
+    }
+    if args.objects.is_some() {
+        settings.objects.url = OptionalObjectsUrl(args.objects.clone());
     }
     if !args.packages.is_empty() {
         settings.packages.clone_from(&args.packages);

@@ -11,6 +11,7 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::super::exit::Failure;
+use super::super::objects::open_for_server;
 use super::places::MirrorPlaces;
 use super::proxies::{account_named, build_proxies};
 use super::training::{
@@ -357,7 +358,7 @@ async fn tasks(
 ) -> Result<(Arc<dyn TaskStore>, Arc<Blobs>), Failure> {
     let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
     let tasks = stores.tasks().await.map_err(|error| other(&error))?;
-    let blobs = Blobs::open(&settings.data_dir.join("blobs")).map_err(|error| other(&error))?;
+    let blobs = open_for_server(&settings.data_dir, &settings.objects).await?;
     let blobs = blobs.with_records_of(settings.tasks.inline_bytes);
     recover_tasks(&*tasks, settings.caps().attempts).await?;
     check_integrity(Arc::clone(&tasks));

@@ -11,6 +11,7 @@
 mod answered;
 mod backup;
 mod blobs;
+mod bucket_record;
 mod cleaning;
 mod failure;
 mod files;
@@ -35,6 +36,7 @@ mod waiters;
 pub use answered::StoredAnswer;
 pub use backup::{Backup, BackupError, backup};
 pub use blobs::{BlobError, Blobs};
+pub use bucket_record::BucketRecord;
 pub use cleaning::remove_in_batches;
 pub use failure::{BAD_REQUEST, SERVICE_UNAVAILABLE};
 pub use files::FileKind;

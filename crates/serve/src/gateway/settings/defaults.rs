@@ -9,7 +9,8 @@ use super::operators::{
     Admin, BatchLimits, Console, MetricsBounds, TrainingLimits, TrustedProxies, UsageKept,
 };
 use super::{
-    Cors, GatewaySettings, Limits, Log, LogFormat, Sources, Tasks, Timeouts, Tls, WorkersSettings,
+    Cors, GatewaySettings, Limits, Log, LogFormat, ObjectsSettings, Sources, Tasks, Timeouts, Tls,
+    WorkersSettings,
 };
 use crate::service::ServiceSettings;
 use pkgtool_engine::runtime::process::sandbox::SandboxMode;
@@ -27,6 +28,7 @@ impl Default for GatewaySettings {
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             tasks: Tasks::default(),
+            objects: ObjectsSettings::default(),
             usage: UsageKept::default(),
             training: TrainingLimits::default(),
             batches: BatchLimits::default(),

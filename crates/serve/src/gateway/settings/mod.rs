@@ -9,6 +9,7 @@ mod defaults;
 mod environment;
 mod listen;
 mod live;
+mod objects;
 mod operators;
 mod proxy;
 mod secrets;
@@ -30,6 +31,7 @@ pub use listen::{InvalidListenAddress, Listen};
 use crate::service::ServiceSettings;
 use crate::task::{Caps, Quota};
 pub use live::Changes;
+pub use objects::{ObjectsSettings, OptionalObjectsUrl};
 pub use operators::{
     Admin, BatchLimits, Console, Cors, ForwardingHeader, MetricsBounds, Network, OptionalAddress,
     TrainingLimits, TrustedProxies, UsageKept, login_link,
@@ -81,6 +83,8 @@ pub struct GatewaySettings {
     pub timeouts: Timeouts,
     /// Tasks.
     pub tasks: Tasks,
+    /// Object storage.
+    pub objects: ObjectsSettings,
     /// Usage records of accounts.
     pub usage: UsageKept,
     /// Training.
