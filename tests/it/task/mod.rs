@@ -5,6 +5,7 @@ mod blobs;
 mod limited;
 mod machine;
 mod memory;
+mod objects;
 mod records;
 mod story;
 

@@ -202,11 +202,13 @@ fn is_unreachable(error: &object_store::Error) -> bool {
     let mut source = error.source();
     while let Some(cause) = source {
         if let Some(http) = cause.downcast_ref::<HttpError>() {
-            let kind = http.kind();
             return matches!(
-                kind,
-                HttpErrorKind::Connect | HttpErrorKind::Timeout | HttpErrorKind::Interrupted
-            ) || kind == HttpErrorKind::Request;
+                http.kind(),
+                HttpErrorKind::Connect
+                    | HttpErrorKind::Request
+                    | HttpErrorKind::Timeout
+                    | HttpErrorKind::Interrupted
+            );
         }
         source = cause.source();
     }
