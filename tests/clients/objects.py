@@ -39,7 +39,6 @@ def main():
     host, port = server.get_host_and_port()
     endpoint = f"http://{host}:{port}"
     commands = Commands(endpoint)
-    commands.check_permissions()
     answer({"endpoint": endpoint})
     for line in sys.stdin:
         name, *arguments = line.split()
@@ -65,13 +64,9 @@ class Commands:
         self.users = 0
         self.root = None
         self.root = self.user("*")
-
-    def check_permissions(self):
-        self.checked_after(0)
-
-    def checked_after(self, requests_before):
-        url = f"{self.endpoint}/moto-api/reset-auth"
-        requests.post(url, data=str(requests_before), timeout=10).raise_for_status()
+        # From now on, every request is checked.
+        url = f"{endpoint}/moto-api/reset-auth"
+        requests.post(url, data="0", timeout=10).raise_for_status()
 
     def client(self, service):
         key = self.root or {}

@@ -42,7 +42,8 @@ pub(super) async fn run(args: &PurgeArgs) -> Result<Exit, Failure> {
     let before = Timestamp::now().before(age);
     let stores = Stores::open(&DatabaseUrl::in_directory(&directory)).await?;
     let tasks = stores.tasks().await?;
-    let blobs = objects::open_for_command(&directory, args.objects.as_ref()).await?;
+    let accounts = stores.accounts().await?;
+    let blobs = objects::open_for_command(&directory, args.objects.as_ref(), &*accounts).await?;
     let deleted = remove_in_batches(&blobs, |most| tasks.purge(before, most)).await?;
     let expired = remove_in_batches(&blobs, |most| tasks.sweep(Timestamp::now(), most)).await?;
     let orphans = blobs.sweep_all_orphans(&*tasks).await;

@@ -69,9 +69,9 @@ pub(super) struct ServeArgs {
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 
-    /// Bucket for bodies, results, datasets and files of batches, with the credentials of the
-    /// variables AWS_* [default: files in the data directory]
-    #[arg(long, value_name = "s3://BUCKET/PREFIX")]
+    /// Bucket for bodies, results, datasets and files of batches, s3://BUCKET/PREFIX; the variables
+    /// AWS_* have its credentials [default: files in the data directory]
+    #[arg(long, value_name = "URL")]
     objects: Option<ObjectsUrl>,
 
     /// Settings file [default: `gateway.toml` in the data directory, if it exists]

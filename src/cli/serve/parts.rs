@@ -136,7 +136,7 @@ impl RunningGateway {
         let accounts = Accounts::new(Arc::clone(&store));
         let first_key = ensure_local_account(&accounts).await?;
         let caps = settings.caps();
-        let (tasks, blobs) = tasks(&stores, &settings).await?;
+        let (tasks, blobs) = tasks(&stores, &*store, &settings).await?;
         let last = tasks.last_id().await.map_err(|error| other(&error))?;
         settings.sandbox.choose();
         let engines = engines(&settings)?;
@@ -354,11 +354,12 @@ fn start_queue(parts: &GatewayParts, caps: Caps) -> TaskQueue {
 /// Opens the stores of tasks and blobs, and returns interrupted tasks to the queue.
 async fn tasks(
     stores: &Stores,
+    accounts: &dyn AccountStore,
     settings: &GatewaySettings,
 ) -> Result<(Arc<dyn TaskStore>, Arc<Blobs>), Failure> {
     let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
     let tasks = stores.tasks().await.map_err(|error| other(&error))?;
-    let blobs = open_for_server(&settings.data_dir, &settings.objects).await?;
+    let blobs = open_for_server(&settings.data_dir, &settings.objects, accounts).await?;
     let blobs = blobs.with_records_of(settings.tasks.inline_bytes);
     recover_tasks(&*tasks, settings.caps().attempts).await?;
     check_integrity(Arc::clone(&tasks));

@@ -1,11 +1,12 @@
 //! Tests of a gateway that stores its blobs in object storage, against moto.
 
+use std::io::Write as _;
 use std::time::Duration;
 
 use serde_json::json;
 
 use crate::support::gateway::{Gateway, Setup, task_path};
-use crate::support::http::Upstream;
+use crate::support::http::{self, Upstream};
 use crate::support::objects::{BUCKET, ObjectKey, ObjectServer, PLACE};
 use crate::support::run::{Ran, pkgtool};
 
@@ -61,6 +62,32 @@ fn big_bodies_and_results_live_in_the_bucket_until_their_task_is_deleted() {
     gateway.send("DELETE", &task_path(&task), "").expect(200);
     gateway.until(|| server.objects().is_empty());
     assert_eq!(server.ask(&format!("uploads {BUCKET}")), 0);
+}
+
+#[test]
+fn a_part_counts_as_memory_of_bodies() {
+    let Some(server) = ObjectServer::start("a_part_counts_as_memory_of_bodies") else {
+        return;
+    };
+    let upstream = Upstream::start();
+    let limits = "[limits]\nbody_bytes = 6291456\nbody_memory_bytes = 6291456";
+    let gateway = setup(&upstream, &server).settings(limits).start();
+    let path = "/api/mlpgateway/account/local/model/echo/async/predict";
+    // A body that begins and stays.
+    let mut begun = http::connect(gateway.address);
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: x\r\nMLP-API-KEY: {}\r\nContent-Length: 6000000\r\n\r\n",
+        gateway.key
+    );
+    begun.write_all(head.as_bytes()).expect("it is sent");
+    begun.write_all(&[b' '; 400_000]).expect("it is sent");
+    let second = json!({"text": "x".repeat(2 << 20)}).to_string();
+    gateway.until(|| gateway.post(path, &second).status == 503);
+    gateway
+        .post(path, &second)
+        .expect_error(503, "BODY_MEMORY_IS_FULL");
+    drop(begun);
+    gateway.until(|| gateway.post(path, &second).status == 200);
 }
 
 #[test]

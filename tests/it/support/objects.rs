@@ -78,13 +78,13 @@ impl ObjectServer {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
     }
 
-    /// Returns the names of the objects below the prefix of the gateway, without probes.
+    /// Returns the names of the blobs below the prefix of the gateway.
     pub(crate) fn objects(&self) -> Vec<String> {
         let all = self.ask(&format!("keys {BUCKET}"));
         let all = all.as_array().expect("a list").iter();
         let names = all.map(|name| name.as_str().expect("a name"));
         let own = names.map(|name| name.strip_prefix("gateway/one/").expect("the prefix"));
-        own.filter(|name| !name.starts_with("probe/"))
+        own.filter(|name| !name.starts_with("probe/") && *name != "owner")
             .map(str::to_owned)
             .collect()
     }

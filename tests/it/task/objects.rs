@@ -208,6 +208,25 @@ fn faults_of_a_bucket_are_named() {
 }
 
 #[test]
+fn a_prefix_belongs_to_one_database() {
+    let Some(server) = ObjectServer::start("a_prefix_belongs_to_one_database") else {
+        return;
+    };
+    let storage = server.storage().expect("the settings are right");
+    block_on(async {
+        for _ in 0..2 {
+            storage.claim(Timestamp(1000)).await.expect("it is free");
+        }
+        let error = storage
+            .claim(Timestamp(2000))
+            .await
+            .expect_err("it is taken");
+        let expected = "created at 1970-01-01T00:00:02.000Z, found 1970-01-01T00:00:01.000Z";
+        assert!(error.to_string().contains(expected), "{error}");
+    });
+}
+
+#[test]
 fn an_endpoint_that_is_silent_is_given_up() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = silent.local_addr().expect("it is bound");

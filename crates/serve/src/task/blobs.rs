@@ -16,6 +16,7 @@ use object_store::path::Path as Name;
 use object_store::{GetResult, GetResultPayload, ObjectStore, ObjectStoreExt as _};
 use sha2::{Digest, Sha256};
 
+use super::blob_error::{BlobError, blob_error, storage_failed};
 use super::hold::BlobLock;
 use super::names::BlobNames;
 use super::object_error::storage_reason;
@@ -46,20 +47,6 @@ pub(super) enum BlobPlace {
     },
     /// Objects in a bucket, which other gateways may share.
     Bucket(ObjectStorage),
-}
-
-/// Errors of stored content.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum BlobError {
-    /// It is missing.
-    #[error("the stored content is missing")]
-    Lost,
-    /// Its size or checksum differs.
-    #[error("the stored content is corrupt")]
-    Corrupt,
-    /// The storage failed.
-    #[error("storage failed: {0}")]
-    Storage(String),
 }
 
 impl Blobs {
@@ -165,7 +152,7 @@ impl Blobs {
             }
             GetResultPayload::Stream(mut chunks) => {
                 while let Some(chunk) = chunks.next().await {
-                    loading.push(&chunk.map_err(blob_error)?)?;
+                    loading.push(&chunk.map_err(|error| blob_error(&error))?)?;
                 }
             }
         }
@@ -184,7 +171,7 @@ impl Blobs {
             StoredContent::Blob { size, sha256 } => (*size, sha256),
         };
         let found = self.find(&self.names().answer(lease), size).await?;
-        let bytes = found.bytes().await.map_err(blob_error)?;
+        let bytes = found.bytes().await.map_err(|error| blob_error(&error))?;
         let same: [u8; 32] = Sha256::digest(&bytes).into();
         if same == *sha256 {
             Ok(bytes)
@@ -217,14 +204,18 @@ impl Blobs {
             }
             _ => {
                 let put = self.store.put(&name, bytes.into()).await;
-                put.map_err(blob_error)?;
+                put.map_err(|error| storage_failed(&error))?;
             }
         }
         Ok(content)
     }
 
     pub(super) async fn find(&self, name: &Name, size: u64) -> Result<GetResult, BlobError> {
-        let found = self.store.get(name).await.map_err(blob_error)?;
+        let found = self
+            .store
+            .get(name)
+            .await
+            .map_err(|error| blob_error(&error))?;
         // Checked before reading: a file that grew must not fill the memory.
         if found.meta.size == size {
             Ok(found)
@@ -286,12 +277,5 @@ impl Loading {
         self.hash.update(chunk);
         let pushed = self.buffer.push(chunk);
         pushed.map_err(|error| BlobError::Storage(error.to_string()))
-    }
-}
-
-pub(super) fn blob_error(error: object_store::Error) -> BlobError {
-    match error {
-        object_store::Error::NotFound { .. } => BlobError::Lost,
-        other => BlobError::Storage(storage_reason(&other)),
     }
 }

@@ -8,7 +8,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::objects::ObjectsUrl;
+use super::objects_url::ObjectsUrl;
 use crate::database::{DatabaseError, DatabaseResult, FileStats};
 
 /// Name of the record in the data directory.

@@ -13,9 +13,10 @@ use futures_util::stream::{BoxStream, StreamExt as _, TryStreamExt as _};
 use object_store::path::Path as Name;
 use object_store::{GetResultPayload, ObjectStore as _};
 
-use super::blobs::{BlobPlace, blob_error};
+use super::blob_error::{BlobError, blob_error};
+use super::blobs::BlobPlace;
 use super::sweep::{cannot_list, is_older};
-use super::{BlobError, Blobs, TaskId, Upload};
+use super::{Blobs, TaskId, Upload};
 use crate::service::BodyReservation;
 use crate::train::DatasetReader;
 use crate::train::dataset::{ChecksumReader, pieces};
@@ -88,7 +89,10 @@ impl Blobs {
         size: u64,
     ) -> Result<BoxStream<'static, Result<Bytes, BlobError>>, BlobError> {
         let found = self.find(&Name::from(name), size).await?;
-        Ok(found.into_stream().map_err(blob_error).boxed())
+        Ok(found
+            .into_stream()
+            .map_err(|error| blob_error(&error))
+            .boxed())
     }
 
     /// Deletes a file, if it exists.

@@ -10,6 +10,7 @@
 
 mod answered;
 mod backup;
+mod blob_error;
 mod blobs;
 mod bucket_record;
 mod cleaning;
@@ -20,7 +21,9 @@ mod id;
 mod limits;
 mod names;
 mod object_error;
+mod object_owner;
 mod objects;
+mod objects_url;
 mod parts;
 mod queue;
 mod rate;
@@ -35,7 +38,8 @@ mod waiters;
 
 pub use answered::StoredAnswer;
 pub use backup::{Backup, BackupError, backup};
-pub use blobs::{BlobError, Blobs};
+pub use blob_error::BlobError;
+pub use blobs::Blobs;
 pub use bucket_record::BucketRecord;
 pub use cleaning::remove_in_batches;
 pub use failure::{BAD_REQUEST, SERVICE_UNAVAILABLE};
@@ -43,7 +47,8 @@ pub use files::FileKind;
 pub use id::{TaskId, TaskIds};
 pub use limits::{Caps, Limit, Quota, TaskLimits};
 pub use object_error::ObjectsError;
-pub use objects::{InvalidObjectsUrl, ObjectStorage, ObjectsUrl};
+pub use objects::ObjectStorage;
+pub use objects_url::{InvalidObjectsUrl, ObjectsUrl};
 pub use queue::{FindNamedService, PausedServices, QueueOptions, TaskQueue};
 pub use record::{
     ClaimedTask, Deletion, Idempotency, Lease, NamedBlob, NewTask, OnCrash, RemovedTasks,

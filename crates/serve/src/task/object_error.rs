@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use object_store::client::{HttpError, HttpErrorKind};
 
-use super::objects::ObjectsUrl;
+use super::objects_url::ObjectsUrl;
 use pkgtool_base::causes::with_causes;
 use pkgtool_base::source::redact::redact;
 
@@ -79,6 +79,17 @@ pub(super) enum ObjectsFault {
          `objects.allow_public`"
     )]
     Public,
+    /// The prefix belongs to another database.
+    #[error(
+        "the objects belong to another database: expected one that was created at {own}, found {owner}; use \
+         another prefix, or delete the object `owner` below the prefix if that database is gone"
+    )]
+    Owned {
+        /// The database that has the prefix.
+        owner: String,
+        /// The database that wants it.
+        own: String,
+    },
     /// Any other error.
     #[error("cannot {} objects: {reason}", .action.verb())]
     Other {
@@ -142,6 +153,8 @@ impl ObjectsFault {
             )
             | (None, object_store::Error::Unauthenticated { .. }) => Self::Credentials(reason),
             (_, object_store::Error::PermissionDenied { .. }) => Self::Denied { action, reason },
+            // Some requests report it in another error.
+            _ if text.contains("AccessDenied") => Self::Denied { action, reason },
             // Only a missing bucket is not found when an object is written.
             (None, object_store::Error::NotFound { .. }) if action == ObjectAction::Write => {
                 Self::NoBucket
@@ -188,6 +201,12 @@ pub(super) fn storage_reason(error: &object_store::Error) -> String {
     let code = element(&text, "Code").unwrap_or("no code");
     let message = element(&text, "Message").unwrap_or("no message");
     redact(&format!("{start}: {code}: {message}"))
+}
+
+/// Returns whether an object is missing, instead of its bucket.
+pub(super) fn is_missing(error: &object_store::Error) -> bool {
+    let code = |text: &str| element(text, "Code").is_none_or(|code| code == "NoSuchKey");
+    matches!(error, object_store::Error::NotFound { .. }) && code(&with_causes(error))
 }
 
 /// Returns the text of an element of a response.
@@ -249,6 +268,18 @@ mod tests {
         let fault = ObjectsFault::of(ObjectAction::Write, &error, true).to_string();
         assert!(fault.contains("check AWS_ACCESS_KEY_ID"), "{fault}");
         assert!(!fault.contains("AKIDEXAMPLE"), "{fault}");
+    }
+
+    #[test]
+    fn a_missing_bucket_does_not_count_as_a_missing_object() {
+        let missing = |body: &str| object_store::Error::NotFound {
+            path: "body/x".to_owned(),
+            source: body.into(),
+        };
+        assert!(is_missing(&missing("No such file or directory")));
+        assert!(is_missing(&missing("<Code>NoSuchKey</Code>")));
+        assert!(!is_missing(&missing("<Code>NoSuchBucket</Code>")));
+        assert!(!is_missing(&denied("")));
     }
 
     #[test]

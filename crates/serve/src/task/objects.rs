@@ -1,10 +1,8 @@
-//! Object storage: its address, the connection to a bucket, and the checks that the bucket works.
+//! Object storage: the connection to a bucket, and the checks that the bucket works.
 //!
 //! Invariant: requests have timeouts and few retries. Errors name the address, and never contain
 //! credentials or the text of a response beyond its code and message.
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,15 +13,12 @@ use object_store::prefix::PrefixStore;
 use object_store::{
     BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, ObjectStoreExt as _, RetryConfig,
 };
-use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
 use super::TaskIds;
 use super::object_error::{ObjectAction, ObjectsError, ObjectsFault};
+use super::objects_url::ObjectsUrl;
 use crate::database::Timestamp;
-
-/// Scheme of an address.
-const SCHEME: &str = "s3://";
 
 /// Maximum time to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -48,22 +43,6 @@ const PROBE_CACHE_TIME: Duration = Duration::from_secs(10);
 /// Folder of the probe objects, and their content.
 const PROBES: &str = "probe";
 const PROBE: &str = "pkgtool checks that it can write and read here\n";
-
-/// The address of a bucket and a prefix: `s3://bucket/prefix`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct ObjectsUrl {
-    bucket: String,
-    prefix: Name,
-}
-
-/// A text that is not the address of a bucket.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("invalid address of objects: expected s3://BUCKET or s3://BUCKET/PREFIX, {found}")]
-pub struct InvalidObjectsUrl {
-    /// The reason.
-    found: String,
-}
 
 /// A connection to a bucket.
 #[derive(Debug)]
@@ -147,22 +126,18 @@ impl ObjectStorage {
     async fn probe(&self, is_private: bool) -> Result<(), ObjectsError> {
         let id = TaskIds::default().next(Timestamp::now());
         let name = Name::from(format!("{PROBES}/{id}"));
-        let fault = |action, error: object_store::Error| {
-            self.error(ObjectsFault::of(action, &error, self.has_credentials))
-        };
         let put = self.store.put(&name, PROBE.into()).await;
-        put.map_err(|error| fault(ObjectAction::Write, error))?;
+        put.map_err(|error| self.failed(ObjectAction::Write, &error))?;
         let checked = async {
             let read = async { self.store.get(&name).await?.bytes().await };
-            let read = read
-                .await
-                .map_err(|error| fault(ObjectAction::Read, error))?;
+            let read = read.await;
+            let read = read.map_err(|error| self.failed(ObjectAction::Read, &error))?;
             if read != PROBE {
                 return Err(self.error(ObjectsFault::Altered));
             }
             let folder = Name::from(PROBES);
             let listed = self.store.list(Some(&folder)).try_next().await;
-            listed.map_err(|error| fault(ObjectAction::List, error))?;
+            listed.map_err(|error| self.failed(ObjectAction::List, &error))?;
             if is_private && self.anonymous.get(&name).await.is_ok() {
                 return Err(self.error(ObjectsFault::Public));
             }
@@ -171,7 +146,7 @@ impl ObjectStorage {
         let checked = checked.await;
         let deleted = self.store.delete(&name).await;
         checked?;
-        deleted.map_err(|error| fault(ObjectAction::Delete, error))
+        deleted.map_err(|error| self.failed(ObjectAction::Delete, &error))
     }
 
     async fn in_time(
@@ -188,7 +163,12 @@ impl ObjectStorage {
         })
     }
 
-    fn error(&self, fault: ObjectsFault) -> ObjectsError {
+    /// Returns the error of a failed action.
+    pub(super) fn failed(&self, action: ObjectAction, error: &object_store::Error) -> ObjectsError {
+        self.error(ObjectsFault::of(action, error, self.has_credentials))
+    }
+
+    pub(super) fn error(&self, fault: ObjectsFault) -> ObjectsError {
         ObjectsError::new(&self.url, &self.endpoint, fault)
     }
 }
@@ -220,58 +200,6 @@ fn configured(
     builder.with_bucket_name(&url.bucket)
 }
 
-impl FromStr for ObjectsUrl {
-    type Err = InvalidObjectsUrl;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let invalid = |found: &str| InvalidObjectsUrl {
-            found: found.to_owned(),
-        };
-        let rest = text.strip_prefix(SCHEME);
-        let rest = rest.ok_or_else(|| invalid("got another scheme or none"))?;
-        let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-        let is_of_bucket =
-            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".-".contains(&byte);
-        if !(3..=63).contains(&bucket.len()) || !bucket.bytes().all(is_of_bucket) {
-            let rule =
-                "got a bucket name that is not 3 to 63 lower case letters, digits, `.` and `-`";
-            return Err(invalid(rule));
-        }
-        let is_of_prefix = |byte: u8| byte.is_ascii_alphanumeric() || b"/!-_.*'()".contains(&byte);
-        if !prefix.bytes().all(is_of_prefix) {
-            return Err(invalid("got a prefix with special characters"));
-        }
-        let prefix = Name::parse(prefix.trim_end_matches('/'));
-        let prefix = prefix.map_err(|_| invalid("got a prefix with an empty or relative part"))?;
-        let bucket = bucket.to_owned();
-        Ok(Self { bucket, prefix })
-    }
-}
-
-impl fmt::Display for ObjectsUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{SCHEME}{}", self.bucket)?;
-        if self.prefix.as_ref().is_empty() {
-            return Ok(());
-        }
-        write!(f, "/{}", self.prefix)
-    }
-}
-
-impl From<ObjectsUrl> for String {
-    fn from(url: ObjectsUrl) -> Self {
-        url.to_string()
-    }
-}
-
-impl TryFrom<String> for ObjectsUrl {
-    type Error = InvalidObjectsUrl;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -283,37 +211,6 @@ mod tests {
             &url,
             variables.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
         )
-    }
-
-    #[test]
-    fn addresses_name_a_bucket_and_a_prefix() {
-        for (text, shown) in [
-            ("s3://bucket", "s3://bucket"),
-            ("s3://bucket/", "s3://bucket"),
-            ("s3://my.bucket-1/a/b", "s3://my.bucket-1/a/b"),
-            ("s3://bucket/a/", "s3://bucket/a"),
-        ] {
-            let url: ObjectsUrl = text.parse().expect(text);
-            assert_eq!(url.to_string(), shown);
-            assert_eq!(shown.parse(), Ok(url));
-        }
-        for text in [
-            "",
-            "bucket",
-            "gs://bucket",
-            "s3://",
-            "s3://a",
-            "s3://Bucket",
-            "s3://key:secret@bucket",
-            "s3://bucket//a",
-            "s3://bucket/a/../b",
-            "s3://bucket/a b",
-            "s3://bucket?x=y",
-        ] {
-            let error = text.parse::<ObjectsUrl>().expect_err(text).to_string();
-            assert!(error.contains("expected s3://BUCKET"), "{error}");
-            assert!(!error.contains("secret"), "{error}");
-        }
     }
 
     #[test]

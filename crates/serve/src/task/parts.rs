@@ -7,7 +7,7 @@ use bytes::Bytes;
 use object_store::path::Path as Name;
 use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt as _, PutPayload};
 
-use super::BlobError;
+use super::blob_error::{BlobError, storage_failed};
 use super::object_error::storage_reason;
 
 /// Size of a part of an object, in bytes. S3 accepts no smaller ones, except as the last part.
@@ -20,7 +20,7 @@ impl Parts {
     /// Starts an upload.
     pub(super) async fn begin(store: &dyn ObjectStore, name: &Name) -> Result<Self, BlobError> {
         let parts = store.put_multipart(name).await;
-        Ok(Self(Some(parts.map_err(|error| failed(&error))?)))
+        Ok(Self(Some(parts.map_err(|error| storage_failed(&error))?)))
     }
 
     /// Writes an object that is in memory.
@@ -44,14 +44,14 @@ impl Parts {
             return Ok(());
         };
         let written = parts.put_part(PutPayload::from(part)).await;
-        written.map_err(|error| failed(&error))
+        written.map_err(|error| storage_failed(&error))
     }
 
     /// Waits until the whole object is stored.
     pub(super) async fn complete(mut self) -> Result<(), BlobError> {
         if let Some(parts) = &mut self.0 {
             let completed = parts.complete().await;
-            completed.map_err(|error| failed(&error))?;
+            completed.map_err(|error| storage_failed(&error))?;
         }
         self.0 = None;
         Ok(())
@@ -76,8 +76,4 @@ impl Drop for Parts {
 /// Returns whether an object is small enough for one request.
 pub(super) fn is_single_put(bytes: &Bytes) -> bool {
     bytes.len() <= OBJECT_PART_BYTES
-}
-
-fn failed(error: &object_store::Error) -> BlobError {
-    BlobError::Storage(storage_reason(error))
 }

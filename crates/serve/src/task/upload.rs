@@ -11,9 +11,10 @@ use object_store::path::Path as Name;
 use object_store::{ObjectStore, ObjectStoreExt as _};
 use sha2::{Digest, Sha256};
 
-use super::blobs::{BlobPlace, blob_error};
+use super::blob_error::{BlobError, storage_failed};
+use super::blobs::BlobPlace;
 use super::parts::{OBJECT_PART_BYTES, Parts};
-use super::{BlobError, Blobs, StoredContent, TaskId};
+use super::{Blobs, StoredContent, TaskId};
 use crate::service::BodyReservation;
 
 /// Size of one write to a local file, in bytes.
@@ -92,7 +93,7 @@ impl Upload {
             None => {
                 let whole = self.piece.split().freeze();
                 let put = self.store.put(&self.name, whole.into()).await;
-                put.map_err(blob_error)?;
+                put.map_err(|error| storage_failed(&error))?;
             }
         }
         Ok(StoredContent::Blob {
