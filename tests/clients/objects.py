@@ -4,6 +4,7 @@
 Prints one line of JSON with the endpoint, then answers each line of standard input with a line of JSON:
 
     bucket NAME        creates a bucket
+    anonymous          accepts requests without a key, for which bucket policies count
     public NAME        lets everybody read the objects of a bucket
     user ACTIONS       creates a user that may do these actions (`s3:Get*,s3:List*`), with its key
     keys NAME          lists the objects of a bucket
@@ -11,7 +12,7 @@ Prints one line of JSON with the endpoint, then answers each line of standard in
     age NAME HOURS     lets all objects of a bucket look older
     stop, start        closes and opens the endpoint; the objects stay
 
-Requests are checked against the permissions of their key.
+Requests are checked against the permissions of their key before `anonymous`.
 """
 
 import datetime
@@ -64,9 +65,16 @@ class Commands:
         self.users = 0
         self.root = None
         self.root = self.user("*")
-        # From now on, every request is checked.
-        url = f"{endpoint}/moto-api/reset-auth"
-        requests.post(url, data="0", timeout=10).raise_for_status()
+        self.check_keys_after(0)
+
+    def check_keys_after(self, count):
+        """Requests have no checks of keys until this many were answered."""
+        url = f"{self.endpoint}/moto-api/reset-auth"
+        requests.post(url, data=str(count), timeout=10).raise_for_status()
+
+    def anonymous(self):
+        self.check_keys_after(1_000_000)
+        return {}
 
     def client(self, service):
         key = self.root or {}

@@ -109,7 +109,7 @@ fn an_outage_of_the_storage_loses_nothing() {
     let path = "/api/mlpgateway/account/local/model/echo/async/predict";
     gateway
         .post(path, &body)
-        .expect_error(503, "SERVICE_UNAVAILABLE");
+        .expect_error(503, "mlp-action.common.service-unavailable");
     let unready = || gateway.get("/readyz").status == 503;
     gateway.until(unready);
     let told = gateway.get("/readyz").expect_error(503, "NOT_READY").json();

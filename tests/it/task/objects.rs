@@ -194,6 +194,8 @@ fn faults_of_a_bucket_are_named() {
         let denied = refusal(PLACE, server.variables_with(&key));
         assert!(denied.contains(lacks), "{denied}");
     }
+    server.ask("anonymous");
+    block_on(storage.check(false)).expect("the bucket is private");
     server.ask(&format!("public {BUCKET}"));
     let public = refusal(PLACE, server.variables());
     assert!(public.contains("block public access"), "{public}");

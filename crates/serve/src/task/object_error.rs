@@ -127,14 +127,14 @@ impl ObjectsFault {
         error: &object_store::Error,
         has_credentials: bool,
     ) -> Self {
-        let reason = storage_reason(error);
         if is_unreachable(error) {
             return Self::Unreachable {
-                reason,
+                reason: storage_reason(error),
                 has_credentials,
             };
         }
         let text = with_causes(error);
+        let reason = response(&text).unwrap_or_else(|| storage_reason(error));
         match (element(&text, "Code"), error) {
             (Some("NoSuchBucket"), _) => Self::NoBucket,
             (Some("AuthorizationHeaderMalformed" | "IllegalLocationConstraintException"), _) => {
@@ -198,9 +198,15 @@ pub(super) fn storage_reason(error: &object_store::Error) -> String {
         return redact(&text);
     };
     let start = start.trim_end_matches([' ', ':']);
-    let code = element(&text, "Code").unwrap_or("no code");
-    let message = element(&text, "Message").unwrap_or("no message");
-    redact(&format!("{start}: {code}: {message}"))
+    let response = response(&text).unwrap_or_else(|| "the response has no code".to_owned());
+    redact(&format!("{start}: {response}"))
+}
+
+/// Returns the code and the message of a response.
+fn response(text: &str) -> Option<String> {
+    let code = element(text, "Code")?;
+    let message = element(text, "Message").unwrap_or("no message");
+    Some(redact(&format!("{code}: {message}")))
 }
 
 /// Returns whether an object is missing, instead of its bucket.
