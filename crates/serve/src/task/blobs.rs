@@ -21,7 +21,7 @@ use super::hold::BlobLock;
 use super::names::BlobNames;
 use super::object_error::storage_reason;
 use super::objects::ObjectStorage;
-use super::parts::{Parts, is_single_put};
+use super::parts::{ObjectParts, is_single_put};
 use super::{Lease, NamedBlob, StoredContent, TaskId};
 use crate::database::{DatabaseError, DatabaseResult};
 use crate::service::{BodyBuffer, BodyReservation};
@@ -200,7 +200,7 @@ impl Blobs {
         };
         match &self.place {
             BlobPlace::Bucket(_) if !is_single_put(&bytes) => {
-                Parts::put_all(&*self.store, &name, bytes).await?;
+                ObjectParts::put_all(&*self.store, &name, bytes).await?;
             }
             _ => {
                 let put = self.store.put(&name, bytes.into()).await;

@@ -14,9 +14,9 @@ use super::object_error::storage_reason;
 pub(super) const OBJECT_PART_BYTES: usize = 5 << 20;
 
 /// A started upload.
-pub(super) struct Parts(Option<Box<dyn MultipartUpload>>);
+pub(super) struct ObjectParts(Option<Box<dyn MultipartUpload>>);
 
-impl Parts {
+impl ObjectParts {
     /// Starts an upload.
     pub(super) async fn begin(store: &dyn ObjectStore, name: &Name) -> Result<Self, BlobError> {
         let parts = store.put_multipart(name).await;
@@ -37,7 +37,7 @@ impl Parts {
         parts.complete().await
     }
 
-    /// Writes the next part. Parts are written one after the other, because parts in flight occupy
+    /// Writes the next part. ObjectParts are written one after the other, because parts in flight occupy
     /// memory.
     pub(super) async fn put(&mut self, part: Bytes) -> Result<(), BlobError> {
         let Some(parts) = &mut self.0 else {
@@ -58,7 +58,7 @@ impl Parts {
     }
 }
 
-impl Drop for Parts {
+impl Drop for ObjectParts {
     fn drop(&mut self) {
         let (Some(mut parts), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current())
         else {

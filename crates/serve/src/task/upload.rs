@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use super::blob_error::{BlobError, storage_failed};
 use super::blobs::BlobPlace;
-use super::parts::{OBJECT_PART_BYTES, Parts};
+use super::parts::{OBJECT_PART_BYTES, ObjectParts};
 use super::{Blobs, StoredContent, TaskId};
 use crate::service::BodyReservation;
 
@@ -25,7 +25,7 @@ pub struct Upload {
     store: Arc<dyn ObjectStore>,
     name: Name,
     /// The parts that are stored; `None` before the first piece is full.
-    parts: Option<Parts>,
+    parts: Option<ObjectParts>,
     piece: BytesMut,
     piece_bytes: usize,
     hash: Sha256,
@@ -105,7 +105,7 @@ impl Upload {
     async fn write_part(&mut self) -> Result<(), BlobError> {
         let parts = match &mut self.parts {
             Some(parts) => parts,
-            none => none.insert(Parts::begin(&*self.store, &self.name).await?),
+            none => none.insert(ObjectParts::begin(&*self.store, &self.name).await?),
         };
         parts.put(self.piece.split().freeze()).await
     }
