@@ -46,7 +46,7 @@ pub(super) enum BlobPlace {
         lock: BlobLock,
     },
     /// Objects in a bucket, which other gateways may share.
-    Bucket(ObjectStorage),
+    Bucket(Box<ObjectStorage>),
 }
 
 impl Blobs {
@@ -73,7 +73,7 @@ impl Blobs {
     pub fn in_bucket(storage: ObjectStorage) -> Self {
         Self {
             store: Arc::clone(&storage.store),
-            place: BlobPlace::Bucket(storage),
+            place: BlobPlace::Bucket(Box::new(storage)),
             max_record_bytes: 0,
         }
     }

@@ -37,7 +37,7 @@ impl ObjectParts {
         parts.complete().await
     }
 
-    /// Writes the next part. ObjectParts are written one after the other, because parts in flight occupy
+    /// Writes the next part. Parts are written one after the other, because parts in flight occupy
     /// memory.
     pub(super) async fn put(&mut self, part: Bytes) -> Result<(), BlobError> {
         let Some(parts) = &mut self.0 else {

@@ -88,13 +88,12 @@ impl Upload {
         if self.parts.is_some() && !self.piece.is_empty() {
             self.write_part().await?;
         }
-        match self.parts.take() {
-            Some(parts) => parts.complete().await?,
-            None => {
-                let whole = self.piece.split().freeze();
-                let put = self.store.put(&self.name, whole.into()).await;
-                put.map_err(|error| storage_failed(&error))?;
-            }
+        if let Some(parts) = self.parts.take() {
+            parts.complete().await?;
+        } else {
+            let whole = self.piece.split().freeze();
+            let put = self.store.put(&self.name, whole.into()).await;
+            put.map_err(|error| storage_failed(&error))?;
         }
         Ok(StoredContent::Blob {
             size: self.size,
