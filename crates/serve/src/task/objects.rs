@@ -240,7 +240,7 @@ mod tests {
         let builder = configured(&url, variables.into_iter());
         let value = |key| builder.get_config_value(&key);
         let timeout = value(AmazonS3ConfigKey::Client(ClientConfigKey::Timeout));
-        assert_eq!(timeout.as_deref(), Some("7 seconds"));
+        assert_eq!(timeout.as_deref(), Some("7s"));
         assert_eq!(value(AmazonS3ConfigKey::Bucket).as_deref(), Some("bucket"));
     }
 }

@@ -46,8 +46,11 @@ impl FromStr for ObjectsUrl {
         if !prefix.bytes().all(is_of_prefix) {
             return Err(invalid("got a prefix with special characters"));
         }
-        let prefix = Name::parse(prefix.trim_end_matches('/'));
-        let prefix = prefix.map_err(|_| invalid("got a prefix with an empty or relative part"))?;
+        let empty = || invalid("got a prefix with an empty or relative part");
+        if prefix.starts_with('/') {
+            return Err(empty());
+        }
+        let prefix = Name::parse(prefix.trim_end_matches('/')).map_err(|_| empty())?;
         let bucket = bucket.to_owned();
         Ok(Self { bucket, prefix })
     }
