@@ -23,7 +23,7 @@ pub(in super::super) struct PurgeArgs {
     #[arg(long, value_name = "FILE", env = "PKGTOOL_CONFIG")]
     config: Option<PathBuf>,
 
-    /// Bucket of the objects, s3://BUCKET/PREFIX [default: the one that the gateway uses with this
+    /// Bucket of the objects, `s3://BUCKET/PREFIX` [default: the one that the gateway uses with this
     /// data directory]
     #[arg(long, value_name = "URL")]
     objects: Option<ObjectsUrl>,

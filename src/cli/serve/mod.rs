@@ -69,7 +69,7 @@ pub(super) struct ServeArgs {
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 
-    /// Bucket for bodies, results, datasets and files of batches, s3://BUCKET/PREFIX; the variables
+    /// Bucket for bodies, results, datasets and files of batches, `s3://BUCKET/PREFIX`; the variables
     /// AWS_* have its credentials [default: files in the data directory]
     #[arg(long, value_name = "URL")]
     objects: Option<ObjectsUrl>,

@@ -80,7 +80,7 @@ fn a_part_counts_as_memory_of_bodies() {
         gateway.key
     );
     begun.write_all(head.as_bytes()).expect("it is sent");
-    begun.write_all(&[b' '; 400_000]).expect("it is sent");
+    begun.write_all(&vec![b' '; 400_000]).expect("it is sent");
     let second = json!({"text": "x".repeat(2 << 20)}).to_string();
     gateway.until(|| gateway.post(path, &second).status == 503);
     gateway
