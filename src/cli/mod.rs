@@ -36,6 +36,8 @@ mod json_option;
 mod local_catalog;
 mod lsp;
 mod man;
+#[cfg(feature = "serve")]
+mod objects;
 mod output;
 mod policy_args;
 #[cfg(feature = "run")]

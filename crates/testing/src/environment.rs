@@ -54,6 +54,8 @@ pub enum EnvironmentPiece {
     Chromium,
     /// The directory of PostgreSQL's programs.
     Postgres,
+    /// The directory of moto, a server of object storage.
+    Moto,
 }
 
 impl EnvironmentPiece {
@@ -77,6 +79,7 @@ impl EnvironmentPiece {
             Self::Playwright => "playwright",
             Self::Chromium => "chromium",
             Self::Postgres => "postgres",
+            Self::Moto => "moto",
             Self::Http => "http",
             Self::Grpc => "grpc",
             Self::Java => "java",
@@ -103,6 +106,7 @@ impl EnvironmentPiece {
             Self::Playwright => "PKGTOOL_TEST_PLAYWRIGHT",
             Self::Chromium => "PKGTOOL_TEST_CHROMIUM",
             Self::Postgres => "PKGTOOL_TEST_POSTGRES",
+            Self::Moto => "PKGTOOL_TEST_MOTO",
             Self::Http => "PKGTOOL_TEST_HTTP",
             Self::Grpc => "PKGTOOL_TEST_GRPC",
             Self::Java => "PKGTOOL_TEST_JAVA",

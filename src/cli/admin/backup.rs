@@ -53,6 +53,13 @@ pub(super) async fn run(args: &BackupArgs) -> Result<Exit, Failure> {
         made.blobs,
         bytes(made.blob_bytes),
     ))?;
+    if let Some(bucket) = &made.bucket {
+        let message = format!(
+            "the objects in {bucket} are not in this backup: bodies, results, datasets, files of batches; protect \
+             them by versioning or replication of the bucket"
+        );
+        output::print_message("warning", &message);
+    }
     for path in &made.missing {
         let message =
             format!("blobs/{path} was missing or altered before the backup, so it is not included");

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::super::directory::{DataDirectoryArgs, shown, span};
 use super::super::exit::{Exit, Failure};
-use super::super::output;
+use super::super::{objects, output};
 use super::data;
 use pkgtool_serve::database::Timestamp;
 use pkgtool_serve::gateway::settings::{CONFIG_FILE, GatewaySettings};
-use pkgtool_serve::task::{Blobs, Stores, remove_in_batches};
+use pkgtool_serve::task::{ObjectsUrl, Stores, remove_in_batches};
 
 /// Arguments of `pkgtool admin purge`.
 #[derive(Debug, clap::Args)]
@@ -22,6 +22,11 @@ pub(in super::super) struct PurgeArgs {
     /// Settings file [default: `gateway.toml` in the data directory, if it exists]
     #[arg(long, value_name = "FILE", env = "PKGTOOL_CONFIG")]
     config: Option<PathBuf>,
+
+    /// Bucket of the objects, `s3://BUCKET/PREFIX` [default: the one that the gateway uses with this
+    /// data directory]
+    #[arg(long, value_name = "URL")]
+    objects: Option<ObjectsUrl>,
 
     #[command(flatten)]
     place: DataDirectoryArgs,
@@ -36,13 +41,12 @@ pub(super) async fn run(args: &PurgeArgs) -> Result<Exit, Failure> {
     };
     let before = Timestamp::now().before(age);
     let stores = Stores::open(&database).await?;
-    let (tasks, blobs) = (
-        stores.tasks().await?,
-        Blobs::open(&directory.join("blobs"))?,
-    );
+    let tasks = stores.tasks().await?;
+    let accounts = stores.accounts().await?;
+    let blobs = objects::open_for_command(&directory, args.objects.as_ref(), &*accounts).await?;
     let deleted = remove_in_batches(&blobs, |most| tasks.purge(before, most)).await?;
     let expired = remove_in_batches(&blobs, |most| tasks.sweep(Timestamp::now(), most)).await?;
-    let orphans = blobs.sweep_orphans(&*tasks).await;
+    let orphans = blobs.sweep_all_orphans(&*tasks).await;
     output::print(&format!(
         "deleted {deleted} tasks that ended before {}; removed {expired} expired results and {orphans} \
          blobs without a task\n",

@@ -10,7 +10,7 @@ use super::super::exit::{Exit, Failure};
 use super::super::report::{self, CommandReport};
 use super::{bytes, data};
 use pkgtool_serve::database::{DatabaseSize, FileStats, disk_free};
-use pkgtool_serve::task::{ServerInfo, Statistics, Stores};
+use pkgtool_serve::task::{BucketRecord, ServerInfo, Statistics, Stores};
 
 /// Arguments of `pkgtool admin status`.
 #[derive(Debug, clap::Args)]
@@ -28,6 +28,7 @@ struct StorageStatus {
     tasks: Statistics,
     database: DatabaseSize,
     blobs: FileStats,
+    bucket: Option<String>,
     free: Option<u64>,
     /// Those that share the database; `None` if it is that of one server.
     servers: Option<Vec<ServerInfo>>,
@@ -41,6 +42,7 @@ pub(super) async fn run(args: &StatusArgs) -> Result<Exit, Failure> {
         tasks: stores.tasks().await?.statistics().await?,
         database: stores.space().await?,
         blobs: FileStats::below(&directory.join("blobs")),
+        bucket: BucketRecord::of(&directory).read()?.map(String::from),
         free: disk_free(&directory),
         servers: match stores.servers().await? {
             Some(servers) => Some(servers.list().await?),
@@ -56,7 +58,10 @@ impl CommandReport for StorageStatus {
         let tasks = &self.tasks;
         let reusable = bytes(self.database.reusable);
         let database = bytes(self.database.bytes);
-        let (count, size) = (self.blobs.count, bytes(self.blobs.bytes));
+        let blobs = self.bucket.as_ref().map_or_else(
+            || format!("{} files, {}", self.blobs.count, bytes(self.blobs.bytes)),
+            |bucket| format!("objects in {bucket}, not counted"),
+        );
         let oldest = tasks.oldest.map_or_else(|| "none".to_owned(), shown);
         let free = self.free.map_or_else(|| "unknown".to_owned(), bytes);
         for (name, value) in [
@@ -69,7 +74,7 @@ impl CommandReport for StorageStatus {
                 "database",
                 format!("{database}, of which {reusable} are free for reuse"),
             ),
-            ("blobs", format!("{count} files, {size}")),
+            ("blobs", blobs),
             ("disk free", free),
         ] {
             writeln!(text, "{name:14}{value}")?;
@@ -93,6 +98,7 @@ impl CommandReport for StorageStatus {
             "oldestCreatedAt": self.tasks.oldest.map(|at| at.0),
             "database": {"bytes": self.database.bytes, "reusableBytes": self.database.reusable},
             "blobs": {"files": self.blobs.count, "bytes": self.blobs.bytes},
+            "objects": self.bucket,
             "diskFreeBytes": self.free,
             "servers": self.servers.as_ref().map(|servers| servers.iter().map(|server| json!({
                 "name": server.name,

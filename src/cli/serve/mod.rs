@@ -33,12 +33,14 @@ use parts::RunningGateway;
 use pkgtool_base::diagnostic::{TextTable, book};
 use pkgtool_serve::database::DataLock;
 use pkgtool_serve::gateway::settings::{
-    CONFIG_FILE, DatabaseSetting, GatewaySettings, Listen, OptionalAddress, ServerRole,
+    CONFIG_FILE, DatabaseSetting, GatewaySettings, Listen, OptionalAddress, OptionalObjectsUrl,
+    ServerRole,
 };
 use pkgtool_serve::gateway::{
     BatchRunner, BoundGate, BoundListener, Deadline, Gateway, ServeError, ServerCertificate,
 };
 use pkgtool_serve::service::{Service, ServiceKind};
+use pkgtool_serve::task::ObjectsUrl;
 use places::MirrorPlaces;
 use reload::Reload;
 use sources::{PackageSources, SourceArgs};
@@ -73,6 +75,11 @@ pub(super) struct ServeArgs {
     /// What this server does among those that share the database: all, api or dispatcher [default: all]
     #[arg(long, value_name = "ROLE")]
     role: Option<ServerRole>,
+
+    /// Bucket for bodies, results, datasets and files of batches, `s3://BUCKET/PREFIX`; the variables
+    /// AWS_* have its credentials [default: files in the data directory]
+    #[arg(long, value_name = "URL")]
+    objects: Option<ObjectsUrl>,
 
     /// Settings file [default: `gateway.toml` in the data directory, if it exists]
     #[arg(long, value_name = "FILE", env = "PKGTOOL_CONFIG")]
@@ -125,10 +132,14 @@ fn settings(args: &ServeArgs) -> Result<GatewaySettings, Failure> {
     if let Some(role) = args.role {
         settings.role = role;
     }
+    if args.objects.is_some() {
+        settings.objects.url = OptionalObjectsUrl(args.objects.clone());
+    }
     if !args.packages.is_empty() {
         settings.packages.clone_from(&args.packages);
     }
     args.sources.apply(&mut settings);
+    settings.check_role().map_err(|error| other(&error))?;
     settings.data_dir = data_dir::of(&settings.data_dir).map_err(Failure::Other)?;
     Ok(settings)
 }

@@ -11,6 +11,7 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::super::exit::Failure;
+use super::super::objects::open_for_server;
 use super::places::MirrorPlaces;
 use super::proxies::{account_named, build_proxies};
 use super::training::{
@@ -131,11 +132,12 @@ impl RunningGateway {
         let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
         let directory = &settings.data_dir;
         let stores = open_stores(&settings).await?;
+        agree_on_objects(&stores, &settings).await?;
         let store = stores.accounts().await.map_err(|error| other(&error))?;
         let accounts = Accounts::new(Arc::clone(&store));
         let first_key = ensure_local_account(&accounts).await?;
         let caps = settings.caps();
-        let (tasks, blobs) = tasks(&stores, &settings).await?;
+        let (tasks, blobs) = tasks(&stores, &*store, &settings).await?;
         let last = tasks.last_id().await.map_err(|error| other(&error))?;
         settings.sandbox.choose();
         let engines = engines(&settings)?;
@@ -368,6 +370,22 @@ fn start_queue(parts: &GatewayParts, caps: Caps) -> TaskQueue {
     })
 }
 
+/// Checks that the servers that share the database share their objects, too.
+async fn agree_on_objects(stores: &Stores, settings: &GatewaySettings) -> Result<(), Failure> {
+    let Some(servers) = stores.servers().await? else {
+        return Ok(());
+    };
+    let url = settings.objects.url.0.as_ref();
+    let Some(other) = servers.agree_on_objects(url).await? else {
+        return Ok(());
+    };
+    let own = url.map_or_else(|| "its own files".to_owned(), ToString::to_string);
+    Err(Failure::Other(format!(
+        "the servers that share this database keep bodies and results in {other}, and this one would keep them in \
+         {own}; start all of them with the same --objects, such as --objects s3://BUCKET/PREFIX"
+    )))
+}
+
 /// Opens the database as the server of this data directory.
 async fn open_stores(settings: &GatewaySettings) -> Result<Stores, Failure> {
     let directory = &settings.data_dir;
@@ -381,11 +399,12 @@ async fn open_stores(settings: &GatewaySettings) -> Result<Stores, Failure> {
 /// Opens the stores of tasks and blobs, and returns interrupted tasks to the queue.
 async fn tasks(
     stores: &Stores,
+    accounts: &dyn AccountStore,
     settings: &GatewaySettings,
 ) -> Result<(Arc<dyn TaskStore>, Arc<Blobs>), Failure> {
     let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
     let tasks = stores.tasks().await.map_err(|error| other(&error))?;
-    let blobs = Blobs::open(&settings.data_dir.join("blobs")).map_err(|error| other(&error))?;
+    let blobs = open_for_server(&settings.data_dir, &settings.objects, accounts).await?;
     let blobs = blobs.with_records_of(settings.tasks.inline_bytes);
     if settings.role.dispatches() {
         recover_tasks(&*tasks, settings.caps().attempts).await?;

@@ -1,9 +1,18 @@
 //! Servers that share a database.
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 
+use pkgtool_serve::database::DatabaseUrl;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::{first_output, package};
 use crate::support::environment::EnvironmentPiece;
-use crate::support::gateway::ON_POSTGRES;
+use crate::support::gateway::{Gateway, ON_POSTGRES, Setup};
+use crate::support::postgres::fresh_database;
+use crate::support::run::pkgtool;
+use crate::support::tree::Tree;
 
 /// Tests that run a second time, with a PostgreSQL database for each server.
 const ON_POSTGRES_TOO: [&str; 6] = [
@@ -46,4 +55,183 @@ fn tests_of_stored_work_pass_on_postgresql() {
         .lines()
         .filter(|line| line.starts_with("test ") && line.ends_with("... ok"));
     assert!(passed.count() >= 35, "{said}");
+}
+
+/// Servers on one database, with one folder for objects, and the services `negate` and `relu`.
+struct Cluster {
+    servers: Vec<Gateway>,
+    url: String,
+    objects: TempDir,
+    tree: Tree,
+}
+
+/// The lease of servers in these tests, and a time after which it is over.
+const LEASE_S: &str = "0.5";
+const PAST_THE_LEASE: Duration = Duration::from_secs(2);
+
+impl Cluster {
+    /// Returns a cluster without servers; `None` means that the test skips PostgreSQL, after a message.
+    #[track_caller]
+    fn new(test: &str) -> Option<Self> {
+        let DatabaseUrl::Postgres(url) = fresh_database(test)? else {
+            unreachable!("it is a database of PostgreSQL");
+        };
+        Some(Self {
+            servers: Vec::new(),
+            url,
+            objects: tempfile::tempdir().expect("a directory"),
+            tree: package(package(Tree::new(), "negate", "Neg"), "relu", "Relu"),
+        })
+    }
+
+    fn setup(&self) -> Setup {
+        Setup::new()
+            .packages(self.tree.root())
+            .variable("PKGTOOL_DATABASE", &self.url)
+            .variable("PKGTOOL_TASKS_LEASE_S", LEASE_S)
+            .variable("PKGTOOL_TASKS_INLINE_BYTES", "0")
+    }
+
+    /// Starts a server with these variables.
+    fn add(&mut self, variables: &[(&str, &str)]) {
+        let objects = format!("file://{}", self.objects.path().display());
+        let mut setup = self.setup().variable("PKGTOOL_OBJECTS_URL", &objects);
+        for (name, value) in variables {
+            setup = setup.variable(name, value);
+        }
+        let key = self.servers.first().map_or("", |first| &first.key);
+        let server = setup.start_on(key, |_| {});
+        self.servers.push(server);
+    }
+
+    fn kill_and_restart(&mut self, server: usize) {
+        let killed = self.servers.remove(server);
+        self.servers.insert(server, killed.kill_and_restart());
+    }
+}
+
+/// Returns the body of a request that is stored as an object, and its answer.
+fn long_request(number: usize) -> (String, [f64; 3]) {
+    let zeros = "0".repeat(200);
+    let body = format!(r#"{{"inputs": [{{"data": [{number}.{zeros}, 1, 2]}}]}}"#);
+    let number = f64::from(u32::try_from(number).expect("a few"));
+    (body, [-number, -1.0, -2.0])
+}
+
+#[test]
+fn servers_finish_what_any_of_them_accepted() {
+    let Some(mut cluster) = Cluster::new("servers_finish_what_any_of_them_accepted") else {
+        return;
+    };
+    for _ in 0..3 {
+        cluster.add(&[]);
+    }
+    let mut tasks = Vec::new();
+    for number in 0..150 {
+        match number {
+            40 | 110 => cluster.kill_and_restart(0),
+            60 => cluster.servers[1].signal("-STOP"),
+            90 => {
+                std::thread::sleep(PAST_THE_LEASE);
+                cluster.servers[1].signal("-CONT");
+            }
+            _ => {}
+        }
+        let server = if (60..90).contains(&number) {
+            2
+        } else {
+            number % 3
+        };
+        let (body, answer) = long_request(number);
+        tasks.push((cluster.servers[server].create("negate", body), answer));
+    }
+    for (number, (task, answer)) in tasks.iter().enumerate() {
+        cluster.servers[number % 3].wait_for(task, "COMPLETED");
+        let result = cluster.servers[(number + 1) % 3].result(task).expect(200);
+        assert_eq!(first_output(&result.json()), answer);
+    }
+    let status = cluster.servers[0].command(&["admin", "status", "--json"]);
+    let status: Value = serde_json::from_str(&status.expect_code(0).stdout).expect("JSON");
+    assert_eq!(status["tasks"]["completed"], 150);
+    let servers = status["servers"].as_array().expect("a list");
+    assert_eq!(servers.len(), 3, "{servers:?}");
+    assert!(servers.iter().all(|server| server["state"] == "alive"));
+}
+
+#[test]
+fn one_server_accepts_and_another_one_answers() {
+    let Some(mut cluster) = Cluster::new("one_server_accepts_and_another_one_answers") else {
+        return;
+    };
+    cluster.add(&[("PKGTOOL_ROLE", "api")]);
+    let (body, answer) = long_request(7);
+    let task = cluster.servers[0].create("negate", &body);
+    std::thread::sleep(PAST_THE_LEASE);
+    assert_eq!(cluster.servers[0].status(&task)["status"], "QUEUED");
+    cluster.add(&[("PKGTOOL_ROLE", "dispatcher")]);
+    let [api, dispatcher] = &cluster.servers[..] else {
+        unreachable!("there are two");
+    };
+    api.wait_for(&task, "COMPLETED");
+    let result = api.result(&task).expect(200);
+    assert_eq!(first_output(&result.json()), answer);
+    // A request that waits hears of an answer in another process.
+    let began = Instant::now();
+    for number in 0..10 {
+        let (body, _) = long_request(number);
+        let task = api.create("negate", &body);
+        api.wait_for(&task, "COMPLETED");
+    }
+    assert!(began.elapsed() < Duration::from_secs(20));
+    dispatcher.get("/healthz").expect(200);
+    dispatcher
+        .get("/api/mlpgateway/account/local/model")
+        .expect(404);
+    // Its command line stops it from claiming more.
+    let name = std::fs::read_to_string(dispatcher.data().join("server")).expect("a name");
+    let drained = dispatcher.command(&["admin", "drain", &name[..30]]);
+    assert!(drained.expect_code(0).stdout.contains("claims no more"));
+    let left = api.create("negate", &body);
+    std::thread::sleep(PAST_THE_LEASE);
+    assert_eq!(api.status(&left)["status"], "QUEUED");
+    cluster.kill_and_restart(1);
+    cluster.servers[0].wait_for(&left, "COMPLETED");
+    let nobody = cluster.servers[0].command(&["admin", "requeue", "nobody"]);
+    assert!(
+        nobody
+            .expect_code(2)
+            .stderr
+            .contains("no server has a name")
+    );
+    let returned = cluster.servers[0].command(&["admin", "requeue", &name]);
+    assert!(
+        returned
+            .expect_code(0)
+            .stdout
+            .contains("returned to the queue")
+    );
+}
+
+#[test]
+fn servers_with_files_of_their_own_do_not_share_a_database() {
+    let Some(mut cluster) = Cluster::new("servers_with_files_of_their_own_do_not_share_a_database")
+    else {
+        return;
+    };
+    cluster.add(&[]);
+    let directory = tempfile::tempdir().expect("a directory");
+    let data = directory.path().join("data");
+    let data = data.to_str().expect("a plain path");
+    let serve = |arguments: &[&str]| {
+        let all = ["serve", "--listen", "127.0.0.1:0", "--data-dir", data];
+        pkgtool(all.iter().chain(arguments).copied()).run()
+    };
+    let refused = serve(&["--database", &cluster.url]).expect_code(2);
+    assert!(refused.stderr.contains("--objects"), "{}", refused.stderr);
+    let refused = serve(&["--role", "api"]).expect_code(2);
+    assert!(refused.stderr.contains("`database`"), "{}", refused.stderr);
+    let refused = serve(&["--database", "sqlite:a.db"]).expect_code(2);
+    assert!(refused.stderr.contains("--data-dir"), "{}", refused.stderr);
+    let shown = serve(&["--database", "postgres://u:secret@db/a", "--print-config"]).expect_code(0);
+    assert!(!shown.stdout.contains("secret"), "{}", shown.stdout);
 }

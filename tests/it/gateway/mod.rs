@@ -20,6 +20,7 @@ mod hostile;
 mod limits;
 mod logs;
 mod metrics;
+mod objects;
 mod openapi;
 mod pictures;
 mod predict;

@@ -30,6 +30,7 @@ pub(crate) struct Setup {
     settings: String,
     packages: Vec<PathBuf>,
     environment: Vec<(String, String)>,
+    arguments: Vec<String>,
     /// The listen address; by default a free port of the loopback address.
     listen: Option<String>,
     /// The initial soft limit of open files.
@@ -103,6 +104,12 @@ impl Setup {
         self
     }
 
+    /// Adds an argument of `serve`.
+    pub(crate) fn argument(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
     /// Sets the listen address; by default a free port of 127.0.0.1.
     pub(crate) fn listen(mut self, place: &str) -> Self {
         self.listen = Some(place.to_owned());
@@ -159,6 +166,7 @@ fn launch(setup: Setup, directory: Arc<TempDir>, known_key: String) -> Gateway {
         .arg(&config)
         .arg("--data-dir")
         .arg(directory.path().join("data"))
+        .args(&setup.arguments)
         .args(&setup.packages)
         .envs(setup.environment.iter().map(|(name, value)| (name, value)))
         .stdout(Stdio::piped())

@@ -20,11 +20,12 @@ pub(crate) mod http;
 pub(crate) mod inputs;
 #[cfg(feature = "run")]
 pub(crate) mod loading;
+#[cfg(all(feature = "serve", unix))]
+pub(crate) mod objects;
 #[cfg(feature = "run")]
 pub(crate) mod onnx;
 #[cfg(feature = "run")]
 pub(crate) mod other_inputs;
-#[cfg(all(feature = "serve", unix))]
 pub(crate) mod postgres;
 pub(crate) mod repository;
 pub(crate) mod run;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use pkgtool_serve::account::AccountId;
 use pkgtool_serve::database::Timestamp;
 use pkgtool_serve::service::BodyMemory;
-use pkgtool_serve::task::{BlobError, Blobs, Lease, StoredContent};
+use pkgtool_serve::task::{BlobError, Blobs, Lease, StoredContent, SweepCursor};
 
 use super::{WIDE, block_on, directory, id, new, open};
 
@@ -119,6 +119,7 @@ fn blobs_without_a_task_are_removed_when_they_are_old() {
     let place = directory.path().join("blobs");
     let blobs = Blobs::open(&place).expect("it opens");
     let long = Bytes::from("x".repeat(1000));
+    let mut cursor = SweepCursor::default();
     block_on(async {
         for number in [1, 2] {
             let body = blobs
@@ -157,7 +158,7 @@ fn blobs_without_a_task_are_removed_when_they_are_old() {
             .complete(second, answer, Timestamp(3), Timestamp(99))
             .await
             .expect("it works");
-        blobs.sweep_orphans(&*store.store).await;
+        blobs.sweep_orphans(&*store.store, &mut cursor).await;
         assert_eq!(files(&place).len(), 5, "all of them are young");
         for file in files(&place) {
             let old = SystemTime::now() - Duration::from_hours(2);
@@ -167,7 +168,7 @@ fn blobs_without_a_task_are_removed_when_they_are_old() {
                 .expect("it is ours");
             file.set_modified(old).expect("it can be set");
         }
-        blobs.sweep_orphans(&*store.store).await;
+        blobs.sweep_orphans(&*store.store, &mut cursor).await;
     });
     let mut left: Vec<String> = files(&place)
         .iter()
@@ -205,7 +206,8 @@ fn an_answer_of_a_canceled_task_is_removed() {
                 .set_modified(old)
                 .expect("it can be set");
         }
-        assert_eq!(blobs.sweep_orphans(&*store.store).await, 1);
+        let mut cursor = SweepCursor::default();
+        assert_eq!(blobs.sweep_orphans(&*store.store, &mut cursor).await, 1);
     });
     assert!(files(&place).is_empty());
 }

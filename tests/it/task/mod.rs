@@ -6,6 +6,7 @@ mod limited;
 mod machine;
 mod memory;
 mod nodes;
+mod objects;
 mod records;
 mod story;
 

@@ -20,7 +20,7 @@ use super::coding::{BodyDecoder, CodingError, ContentCoding};
 use super::error::GatewayError;
 use crate::account::AccountId;
 use crate::service::{BodyBuffer, BodyReservation, OutOfBodyMemory};
-use crate::task::{StoredContent, TaskId, Upload};
+use crate::task::{StoredContent, TaskId};
 
 /// Bodies larger than this are streamed to the blob store, in bytes. Only bodies of tasks go there.
 pub(super) const LARGE_BODY_BYTES: usize = 256 << 10;
@@ -91,12 +91,8 @@ pub(super) async fn receive_task_body(
 ) -> Result<ReceivedBody, GatewayError> {
     let declared = DeclaredLength::of(request.headers());
     let mut arriving = start_receiving(gateway, request, declared, 1)?;
-    let expected = declared.0.unwrap_or(0);
-    let expected = if expected > LARGE_BODY_BYTES {
-        Upload::MEMORY
-    } else {
-        expected
-    };
+    let upload_memory = gateway.blobs.upload_memory();
+    let expected = declared.0.unwrap_or(0).min(upload_memory);
     let mut buffer = arriving.buffer(gateway, account, expected, Some(LARGE_BODY_BYTES))?;
     let mut beyond = None;
     while let Some(chunk) = arriving.next().await? {
@@ -112,9 +108,11 @@ pub(super) async fn receive_task_body(
         let (body, holding) = buffer.finish();
         return Ok(ReceivedBody::Memory(body, holding));
     };
-    // The memory stays reserved until the whole body is stored.
-    let (start, _holding) = buffer.into_received();
-    let mut upload = gateway.blobs.upload_body(task).await?;
+    buffer
+        .cover(declared.0.unwrap_or(usize::MAX).min(upload_memory))
+        .map_err(|error| gateway.no_room(account, error))?;
+    let (start, holding) = buffer.into_received();
+    let mut upload = gateway.blobs.upload_body(task, holding);
     upload.push(start).await?;
     upload.push(beyond).await?;
     while let Some(chunk) = arriving.next().await? {
@@ -225,6 +223,16 @@ impl IncomingBody {
 }
 
 impl Gateway {
+    /// Reserves the memory of an upload to the blob store.
+    pub(super) fn upload_memory(
+        &self,
+        account: AccountId,
+    ) -> Result<Arc<BodyReservation>, GatewayError> {
+        let held = self.memory.take(account, self.blobs.upload_memory());
+        let held = held.map_err(|error| self.no_room(account, error))?;
+        Ok(Arc::new(held))
+    }
+
     /// Returns the error for a body that exceeds the memory for bodies, and counts it.
     pub(super) fn no_room(&self, account: AccountId, error: OutOfBodyMemory) -> GatewayError {
         let limit = match error {

@@ -1,6 +1,6 @@
 //! The readiness check: tests whether the server can store what it accepts.
 //!
-//! It checks the free disk space and the health of the task store.
+//! It checks the free disk space, the health of the task store, and the object storage.
 //!
 //! Invariant: a result is cached for half a second, so frequent checks cost no more than rare ones.
 
@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 use super::error::GatewayError;
 use super::settings::GatewaySettings;
 use crate::database::{self, DatabaseError};
-use crate::task::TaskStore;
+use crate::task::{Blobs, TaskStore};
 
 /// How long a result is cached.
 const CACHE_TIME: Duration = Duration::from_millis(500);
@@ -27,19 +27,22 @@ impl ReadinessCache {
     pub(super) async fn ready(
         &self,
         settings: &GatewaySettings,
-        store: &dyn TaskStore,
+        (store, blobs): (&dyn TaskStore, &Blobs),
     ) -> Result<(), GatewayError> {
         let mut last = self.0.lock().await;
         if let Some((_, found)) = last.as_ref().filter(|(at, _)| at.elapsed() < CACHE_TIME) {
             return found.clone();
         }
-        let found = look(settings, store).await;
+        let found = look(settings, (store, blobs)).await;
         *last = Some((Instant::now(), found.clone()));
         found
     }
 }
 
-async fn look(settings: &GatewaySettings, store: &dyn TaskStore) -> Result<(), GatewayError> {
+async fn look(
+    settings: &GatewaySettings,
+    (store, blobs): (&dyn TaskStore, &Blobs),
+) -> Result<(), GatewayError> {
     let least = settings.limits.disk_free_bytes;
     let directory = &settings.data_dir;
     if let Some(free) = database::free_bytes(directory)
@@ -51,6 +54,11 @@ async fn look(settings: &GatewaySettings, store: &dyn TaskStore) -> Result<(), G
         return Err(error.with("leastFreeBytes", least));
     }
     let health = store.health().await;
+    health.map_err(|error| not_ready(error.into()))?;
+    let Some(bucket) = blobs.bucket() else {
+        return Ok(());
+    };
+    let health = bucket.health().await;
     health.map_err(|error| not_ready(error.into()))
 }
 

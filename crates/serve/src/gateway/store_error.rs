@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 
 use super::error::GatewayError;
 use crate::database::DatabaseError;
-use crate::task::{BlobError, EnqueueError, SERVICE_UNAVAILABLE};
+use crate::task::{BlobError, EnqueueError, ObjectsError, SERVICE_UNAVAILABLE};
 
 impl From<EnqueueError> for GatewayError {
     fn from(error: EnqueueError) -> Self {
@@ -57,6 +57,15 @@ impl From<BlobError> for GatewayError {
             )
         };
         failed.because(&error)
+    }
+}
+
+/// Converts an error of the whole object storage.
+impl From<ObjectsError> for GatewayError {
+    fn from(error: ObjectsError) -> Self {
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        let message = "the object storage failed; the server's log has the details";
+        Self::new(status, "OBJECT_STORAGE_FAILED", message).because(&error)
     }
 }
 

@@ -318,6 +318,15 @@ impl BodyBuffer {
         Ok(())
     }
 
+    /// Takes more of the budget until it covers this many bytes, which are processed elsewhere.
+    pub fn cover(&mut self, bytes: usize) -> Result<(), OutOfBodyMemory> {
+        let covered = self.holding.bytes - self.decoder_bytes;
+        match bytes.checked_sub(covered) {
+            None | Some(0) => Ok(()),
+            Some(missing) => self.holding.grow(missing),
+        }
+    }
+
     /// Returns the bytes received so far, for a body whose rest is stored elsewhere. Everything
     /// reserved stays reserved.
     pub fn into_received(mut self) -> (Bytes, Arc<BodyReservation>) {
@@ -425,6 +434,12 @@ mod tests {
         let holding = memory.take(ONE, 0).expect("there is room");
         let mut buffer = BodyBuffer::new(holding, 0, 100);
         assert_eq!(buffer.push(&[0; 101]), Err(OutOfBodyMemory::Full));
+        // An upload may need more memory than the buffer that receives its beginning.
+        buffer.push(&[0; 100]).expect("there is room");
+        for covered in [3 << 20, 1 << 20] {
+            buffer.cover(covered).expect("there is room");
+            assert_eq!(memory.held(), 3 << 20);
+        }
     }
 
     #[tokio::test]

@@ -1,5 +1,5 @@
 //! Backup of a data directory while its server may be running: a snapshot of all records and the
-//! blobs they refer to.
+//! blobs they refer to. Objects in a bucket are not copied.
 //!
 //! Invariant: the target directory appears only when it is complete and on disk. Requests never
 //! wait for a backup; deletions of blobs are skipped while it copies.
@@ -12,6 +12,7 @@ use std::time::SystemTime;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
+use super::bucket_record::{BLOBS_DIRECTORY, BUCKET_RECORD, BucketRecord};
 use super::hold::BlobLock;
 use super::{Blobs, Statistics, Stores, TaskStore};
 use crate::database::{
@@ -23,9 +24,6 @@ const MARKER_FILE: &str = "backup.json";
 
 /// Name of the settings file, which is copied if it is in the data directory.
 const SETTINGS: &str = "gateway.toml";
-
-/// Directory of the blobs.
-const BLOBS_DIRECTORY: &str = "blobs";
 
 /// Directory of training results, and its subdirectory for results in progress.
 const RESULTS_DIRECTORY: &str = "trained";
@@ -48,6 +46,8 @@ pub struct Backup {
     pub blob_bytes: u64,
     /// Size of the database, in bytes.
     pub database_bytes: u64,
+    /// Address of the bucket whose objects the backup lacks.
+    pub bucket: Option<String>,
     /// Paths of blobs that were already missing or corrupt, and that the backup therefore lacks.
     pub missing: Vec<String>,
 }
@@ -86,7 +86,7 @@ pub async fn backup(data: &Path, into: &Path) -> Result<Backup, BackupError> {
         });
     }
     let into = std::path::absolute(into).map_err(fault)?;
-    let blobs = data.join("blobs");
+    let blobs = data.join(BLOBS_DIRECTORY);
     let held = BlobLock::of(&blobs).lock_for_backup()?;
     let staging = partial_path(&into);
     if staging.exists() {
@@ -115,31 +115,46 @@ async fn copy(data: &Path, staging: &Path) -> Result<Backup, BackupError> {
     from.copy(&url).await?;
     let copied = Stores::open(&url).await?;
     let tasks = copied.tasks().await?;
+    let bucket = BucketRecord::of(data).read()?;
     let mut backup = Backup {
         tasks: tasks.statistics().await?,
         database_bytes: copied.space().await?.bytes,
+        bucket: bucket.map(String::from),
         ..Backup::default()
     };
-    copy_blobs(&*tasks, (data, staging), &mut backup).await?;
-    let training = copied.training().await?;
-    for dataset in training.datasets(None).await? {
-        let of = (dataset.is.size, dataset.is.sha256);
-        copy_recorded_blob(&dataset.is.blob, of, (data, staging), &mut backup)?;
-    }
-    for file in copied.batches().await?.all_files().await? {
-        let of = (file.is.size, file.is.sha256);
-        copy_recorded_blob(&file.is.blob, of, (data, staging), &mut backup)?;
+    if backup.bucket.is_none() {
+        copy_blobs(&*tasks, (data, staging), &mut backup).await?;
+        copy_files(&copied, (data, staging), &mut backup).await?;
     }
     copy_results(
         &data.join(RESULTS_DIRECTORY),
         &staging.join(RESULTS_DIRECTORY),
     )?;
-    let settings = data.join(SETTINGS);
-    if settings.is_file() {
-        let into = staging.join(SETTINGS);
-        fs::copy(&settings, &into).map_err(|error| BackupError::File { path: into, error })?;
+    for name in [SETTINGS, BUCKET_RECORD] {
+        let source = data.join(name);
+        if source.is_file() {
+            let into = staging.join(name);
+            fs::copy(&source, &into).map_err(|error| BackupError::File { path: into, error })?;
+        }
     }
     Ok(backup)
+}
+
+/// Copies datasets and files of batches.
+async fn copy_files(
+    copied: &Stores,
+    (data, staging): (&Path, &Path),
+    backup: &mut Backup,
+) -> Result<(), BackupError> {
+    for dataset in copied.training().await?.datasets(None).await? {
+        let of = (dataset.is.size, dataset.is.sha256);
+        copy_recorded_blob(&dataset.is.blob, of, (data, staging), backup)?;
+    }
+    for file in copied.batches().await?.all_files().await? {
+        let of = (file.is.size, file.is.sha256);
+        copy_recorded_blob(&file.is.blob, of, (data, staging), backup)?;
+    }
+    Ok(())
 }
 
 async fn copy_blobs(
@@ -290,6 +305,7 @@ fn finish(backup: &Backup, staging: &Path, into: &Path) -> Result<(), BackupErro
         "databaseBytes": backup.database_bytes,
         "blobs": backup.blobs,
         "blobBytes": backup.blob_bytes,
+        "objects": backup.bucket,
         "missing": backup.missing,
     });
     let path = staging.join(MARKER_FILE);

@@ -8,7 +8,6 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -17,15 +16,15 @@ use object_store::path::Path as Name;
 use object_store::{GetResult, GetResultPayload, ObjectStore, ObjectStoreExt as _};
 use sha2::{Digest, Sha256};
 
+use super::blob_error::{BlobError, blob_error, storage_failed};
 use super::hold::BlobLock;
-use super::{Lease, NamedBlob, StoredContent, TaskId, TaskOutcome, TaskStore};
+use super::names::BlobNames;
+use super::object_error::storage_reason;
+use super::objects::ObjectStorage;
+use super::parts::{ObjectParts, is_single_put};
+use super::{Lease, NamedBlob, StoredContent, TaskId};
 use crate::database::{DatabaseError, DatabaseResult};
 use crate::service::{BodyBuffer, BodyReservation};
-use pkgtool_base::causes::with_causes;
-
-/// Minimum age of an orphaned blob before it is removed. The task of a younger one may be about to
-/// be stored.
-const MIN_ORPHAN_AGE: Duration = Duration::from_hours(1);
 
 /// Size of one read, in bytes.
 const READ_BYTES: usize = 64 << 10;
@@ -33,25 +32,21 @@ const READ_BYTES: usize = 64 << 10;
 /// The blobs of tasks and datasets.
 pub struct Blobs {
     pub(super) store: Arc<dyn ObjectStore>,
-    /// Directory of the files, if the store is a local directory.
-    directory: Option<PathBuf>,
+    pub(super) place: BlobPlace,
     /// Maximum size of content that is kept in the record, in bytes.
     max_record_bytes: usize,
-    hold: Option<BlobLock>,
 }
 
-/// Errors of stored content.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum BlobError {
-    /// It is missing.
-    #[error("the stored content is missing")]
-    Lost,
-    /// Its size or checksum differs.
-    #[error("the stored content is corrupt")]
-    Corrupt,
-    /// The storage failed.
-    #[error("storage failed: {0}")]
-    Storage(String),
+/// Where blobs are stored.
+pub(super) enum BlobPlace {
+    /// Files in a local directory.
+    Directory {
+        path: PathBuf,
+        /// Keeps files from being deleted during a backup.
+        lock: BlobLock,
+    },
+    /// Objects in a bucket, which other gateways may share.
+    Bucket(Box<ObjectStorage>),
 }
 
 impl Blobs {
@@ -65,19 +60,21 @@ impl Blobs {
         })?;
         // A task is accepted only when its body survives a power failure.
         Ok(Self {
-            directory: Some(directory.to_owned()),
-            hold: Some(BlobLock::of(directory)),
-            ..Self::with_store(Arc::new(store.with_fsync(true)))
+            store: Arc::new(store.with_fsync(true)),
+            place: BlobPlace::Directory {
+                path: directory.to_owned(),
+                lock: BlobLock::of(directory),
+            },
+            max_record_bytes: 0,
         })
     }
 
-    /// Uses any object store.
-    pub fn with_store(store: Arc<dyn ObjectStore>) -> Self {
+    /// Stores blobs as objects in a bucket.
+    pub fn in_bucket(storage: ObjectStorage) -> Self {
         Self {
-            store,
-            directory: None,
+            store: Arc::clone(&storage.store),
+            place: BlobPlace::Bucket(Box::new(storage)),
             max_record_bytes: 0,
-            hold: None,
         }
     }
 
@@ -92,15 +89,30 @@ impl Blobs {
     pub fn path(blob: &NamedBlob) -> String {
         let task = blob.task;
         let name = match blob.attempt {
-            None => body_name(task),
-            Some(attempt) => answer_name(Lease { task, attempt }),
+            None => BlobNames::ByShard.body(task),
+            Some(attempt) => BlobNames::ByShard.answer(Lease { task, attempt }),
         };
         name.to_string()
     }
 
+    /// Returns the bucket of the objects; `None` if blobs are local files.
+    pub fn bucket(&self) -> Option<&ObjectStorage> {
+        match &self.place {
+            BlobPlace::Directory { .. } => None,
+            BlobPlace::Bucket(storage) => Some(storage),
+        }
+    }
+
+    pub(super) fn names(&self) -> BlobNames {
+        match &self.place {
+            BlobPlace::Directory { .. } => BlobNames::ByShard,
+            BlobPlace::Bucket(_) => BlobNames::ByDay,
+        }
+    }
+
     /// Stores a request body.
     pub async fn put_body(&self, task: TaskId, body: Bytes) -> Result<StoredContent, BlobError> {
-        self.put(body_name(task), body).await
+        self.put(self.names().body(task), body).await
     }
 
     /// Stores an answer.
@@ -109,7 +121,7 @@ impl Blobs {
         lease: Lease,
         answer: Bytes,
     ) -> Result<StoredContent, BlobError> {
-        self.put(answer_name(lease), answer).await
+        self.put(self.names().answer(lease), answer).await
     }
 
     /// Reads a request body into a part of the body memory, which must cover its size.
@@ -126,7 +138,7 @@ impl Blobs {
             }
             StoredContent::Blob { size, sha256 } => (*size, *sha256),
         };
-        let found = self.find(&body_name(task), size).await?;
+        let found = self.find(&self.names().body(task), size).await?;
         let most = usize::try_from(size).map_err(|_| BlobError::Corrupt)?;
         let mut loading = Loading {
             buffer: BodyBuffer::covered(holding, most),
@@ -140,7 +152,7 @@ impl Blobs {
             }
             GetResultPayload::Stream(mut chunks) => {
                 while let Some(chunk) = chunks.next().await {
-                    loading.push(&chunk.map_err(blob_error)?)?;
+                    loading.push(&chunk.map_err(|error| blob_error(&error))?)?;
                 }
             }
         }
@@ -158,8 +170,8 @@ impl Blobs {
             StoredContent::Inline(bytes) => return Ok(Bytes::copy_from_slice(bytes)),
             StoredContent::Blob { size, sha256 } => (*size, sha256),
         };
-        let found = self.find(&answer_name(lease), size).await?;
-        let bytes = found.bytes().await.map_err(blob_error)?;
+        let found = self.find(&self.names().answer(lease), size).await?;
+        let bytes = found.bytes().await.map_err(|error| blob_error(&error))?;
         let same: [u8; 32] = Sha256::digest(&bytes).into();
         if same == *sha256 {
             Ok(bytes)
@@ -170,46 +182,12 @@ impl Blobs {
 
     /// Deletes a body, if it exists.
     pub async fn delete_body(&self, task: TaskId) {
-        self.delete(&body_name(task)).await;
+        self.delete(&self.names().body(task)).await;
     }
 
     /// Deletes an answer, if it exists.
     pub async fn delete_answer(&self, lease: Lease) {
-        self.delete(&answer_name(lease)).await;
-    }
-
-    /// Deletes blobs that no task needs, once they are old enough, and returns their number. These
-    /// are bodies of finished or unknown tasks, and answers of attempts other than the one that
-    /// ended the task.
-    pub async fn sweep_orphans(&self, tasks: &dyn TaskStore) -> u64 {
-        use futures_util::TryStreamExt as _;
-        let mut all = self.store.list(None);
-        let mut removed = 0_u64;
-        loop {
-            let next = match all.try_next().await {
-                Ok(Some(next)) => next,
-                Ok(None) => break,
-                Err(error) => {
-                    tracing::error!(%error, "cannot list blobs");
-                    break;
-                }
-            };
-            let modified: SystemTime = next.last_modified.into();
-            let old = modified.elapsed().is_ok_and(|age| age >= MIN_ORPHAN_AGE);
-            if old && !is_needed(tasks, &next.location).await {
-                self.delete(&next.location).await;
-                removed += 1;
-            }
-        }
-        if let Some(directory) = self.directory.clone() {
-            let swept = tokio::task::spawn_blocking(move || {
-                Self::sweep_unfinished(&directory, MIN_ORPHAN_AGE);
-            });
-            if let Err(error) = swept.await {
-                tracing::error!(%error, "the sweep of partial uploads failed");
-            }
-        }
-        removed
+        self.delete(&self.names().answer(lease)).await;
     }
 
     async fn put(&self, name: Name, bytes: Bytes) -> Result<StoredContent, BlobError> {
@@ -220,13 +198,24 @@ impl Blobs {
             size: bytes.len() as u64,
             sha256: Sha256::digest(&bytes).into(),
         };
-        let put = self.store.put(&name, bytes.into()).await;
-        put.map_err(|error| BlobError::Storage(with_causes(&error)))?;
+        match &self.place {
+            BlobPlace::Bucket(_) if !is_single_put(&bytes) => {
+                ObjectParts::put_all(&*self.store, &name, bytes).await?;
+            }
+            _ => {
+                let put = self.store.put(&name, bytes.into()).await;
+                put.map_err(|error| storage_failed(&error))?;
+            }
+        }
         Ok(content)
     }
 
     pub(super) async fn find(&self, name: &Name, size: u64) -> Result<GetResult, BlobError> {
-        let found = self.store.get(name).await.map_err(blob_error)?;
+        let found = self
+            .store
+            .get(name)
+            .await
+            .map_err(|error| blob_error(&error))?;
         // Checked before reading: a file that grew must not fill the memory.
         if found.meta.size == size {
             Ok(found)
@@ -237,19 +226,24 @@ impl Blobs {
 
     /// Deletes a blob. During a backup the blob stays as an orphan.
     pub(super) async fn delete(&self, name: &Name) {
-        let _held = match self.hold.as_ref().map(BlobLock::lock_for_deletion) {
-            Some(None) => return,
-            Some(Some(Ok(held))) => Some(held),
-            Some(Some(Err(error))) => {
-                tracing::warn!(%error, blob = %name, "blob not removed: cannot lock it against backups");
-                return;
-            }
-            None => None,
+        let _held = match &self.place {
+            BlobPlace::Bucket(_) => None,
+            BlobPlace::Directory { lock, .. } => match lock.lock_for_deletion() {
+                None => return,
+                Some(Ok(held)) => Some(held),
+                Some(Err(error)) => {
+                    tracing::warn!(%error, blob = %name, "blob not removed: cannot lock it against backups");
+                    return;
+                }
+            },
         };
         match self.store.delete(name).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
             // The next sweep of orphans finds it again.
-            Err(error) => tracing::warn!(%error, blob = %name, "cannot remove a blob"),
+            Err(error) => {
+                let error = storage_reason(&error);
+                tracing::warn!(%error, blob = %name, "cannot remove a blob");
+            }
         }
     }
 }
@@ -284,51 +278,4 @@ impl Loading {
         let pushed = self.buffer.push(chunk);
         pushed.map_err(|error| BlobError::Storage(error.to_string()))
     }
-}
-
-pub(super) fn blob_error(error: object_store::Error) -> BlobError {
-    match error {
-        object_store::Error::NotFound { .. } => BlobError::Lost,
-        other => BlobError::Storage(with_causes(&other)),
-    }
-}
-
-/// Returns whether a task still needs a blob; `true` in doubt.
-async fn is_needed(tasks: &dyn TaskStore, name: &Name) -> bool {
-    let text = name.filename().unwrap_or_default();
-    let (id, attempt) = match text.split_once('.') {
-        Some((id, attempt)) => (id, attempt.parse::<u32>().ok()),
-        None => (text, None),
-    };
-    let Ok(id) = id.parse::<TaskId>() else {
-        // The name does not belong to a task.
-        return true;
-    };
-    match tasks.get(id).await {
-        Ok(None) => false,
-        Ok(Some(task)) => match attempt {
-            None => !task.status.is_final(),
-            Some(attempt) => {
-                let is_answered = matches!(task.outcome, Some(TaskOutcome::Answer { .. }));
-                !task.status.is_final() || is_answered && attempt == task.attempt
-            }
-        },
-        Err(_) => true,
-    }
-}
-
-/// Returns the folder of a task's blobs. The last characters of an id are random, which spreads
-/// blobs evenly.
-fn shard_folder(task: TaskId) -> String {
-    let text = task.to_string();
-    text[text.len() - 2..].to_owned()
-}
-
-pub(super) fn body_name(task: TaskId) -> Name {
-    Name::from(format!("body/{}/{task}", shard_folder(task)))
-}
-
-fn answer_name(lease: Lease) -> Name {
-    let (task, attempt) = (lease.task, lease.attempt);
-    Name::from(format!("answer/{}/{task}.{attempt}", shard_folder(task)))
 }

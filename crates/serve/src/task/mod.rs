@@ -10,13 +10,21 @@
 
 mod answered;
 mod backup;
+mod blob_error;
 mod blobs;
+mod bucket_record;
 mod cleaning;
 mod failure;
 mod files;
 mod hold;
 mod id;
 mod limits;
+mod names;
+mod object_error;
+mod object_owner;
+mod objects;
+mod objects_url;
+mod parts;
 mod postgres;
 mod queue;
 mod rate;
@@ -25,6 +33,7 @@ mod servers;
 mod sqlite;
 mod store;
 mod stores;
+mod sweep;
 mod times;
 mod turns;
 mod upload;
@@ -32,12 +41,17 @@ mod waiters;
 
 pub use answered::StoredAnswer;
 pub use backup::{Backup, BackupError, backup};
-pub use blobs::{BlobError, Blobs};
+pub use blob_error::BlobError;
+pub use blobs::Blobs;
+pub use bucket_record::BucketRecord;
 pub use cleaning::remove_in_batches;
 pub use failure::{BAD_REQUEST, SERVICE_UNAVAILABLE};
 pub use files::FileKind;
 pub use id::{TaskId, TaskIds};
 pub use limits::{Caps, Limit, Quota, TaskLimits};
+pub use object_error::ObjectsError;
+pub use objects::ObjectStorage;
+pub use objects_url::{InvalidObjectsUrl, ObjectsUrl};
 pub use queue::{FindNamedService, PausedServices, QueueOptions, TaskQueue};
 pub use record::{
     ClaimedTask, Deletion, Idempotency, Lease, NamedBlob, NewTask, OnCrash, RemovedTasks,
@@ -46,6 +60,7 @@ pub use record::{
 pub use servers::{ServerInfo, SharedServers};
 pub use store::{EnqueueError, TaskEvent, TaskStore};
 pub use stores::Stores;
+pub use sweep::SweepCursor;
 pub use times::StoreTimes;
 pub use turns::AccountTurns;
 pub use upload::Upload;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::ObjectsUrl;
 use super::postgres::PostgresTasks;
 pub use super::postgres::ServerInfo;
 use crate::database::{DatabaseResult, Timestamp};
@@ -11,6 +12,19 @@ use crate::database::{DatabaseResult, Timestamp};
 pub struct SharedServers(pub(super) Arc<PostgresTasks>);
 
 impl SharedServers {
+    /// Agrees with the other servers on where objects are: at this address, or else in the files of this server. Returns
+    /// the place of the others if it is another one.
+    pub async fn agree_on_objects(
+        &self,
+        url: Option<&ObjectsUrl>,
+    ) -> DatabaseResult<Option<String>> {
+        let own = match url {
+            Some(url) => url.to_string(),
+            None => format!("the files of the server {}", self.0.name()),
+        };
+        self.0.agree_on_objects(own).await
+    }
+
     /// Lists them, the one that started first first.
     pub async fn list(&self) -> DatabaseResult<Vec<ServerInfo>> {
         self.0.servers().await

@@ -15,6 +15,9 @@ CREATE TABLE node (
 ) WITH (fillfactor = 50);
 CREATE INDEX node_of_name ON node (name);
 
+-- Where all servers keep objects: the address, or the files of one server.
+CREATE TABLE object_place (place TEXT NOT NULL);
+
 -- What limits are checked against. Whoever changes tasks of an account holds its row.
 CREATE TABLE account_load (
     account BIGINT PRIMARY KEY,

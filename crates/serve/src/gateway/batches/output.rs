@@ -2,6 +2,8 @@
 //!
 //! Invariant: a request is in one of the two files, once.
 
+use std::sync::Arc;
+
 use bytes::{BufMut as _, Bytes, BytesMut};
 use serde::Serialize;
 use serde_json::json;
@@ -15,10 +17,14 @@ use crate::batch::{
     BatchId, BatchState, FilePurpose, LineOutcome, LineRequest, NewFile, StoredBatch,
 };
 use crate::database::Timestamp;
-use crate::task::{Blobs, FileKind, StoredContent, Upload};
+use crate::service::BodyReservation;
+use crate::task::{FileKind, StoredContent, Upload};
 
 /// Size of the outcomes that are read at once, in bytes.
 const READ_BYTES: u64 = 1 << 20;
+
+/// Size of the lines that are collected before they are added to an upload, in bytes.
+const PIECE_BYTES: usize = 256 << 10;
 
 /// A line of a file.
 #[derive(Serialize)]
@@ -41,6 +47,7 @@ struct OutputFile<'g> {
     gateway: &'g Gateway,
     upload: Option<(String, Upload)>,
     piece: BytesMut,
+    memory: Arc<BodyReservation>,
 }
 
 /// Writes the files of a batch, and stores its last state with them.
@@ -49,10 +56,14 @@ pub(super) async fn end(
     batch: &StoredBatch,
     state: BatchState,
 ) -> AdvanceResult {
+    // One reservation for both files: two batches that wait for their second one would never end.
+    let both = 2 * gateway.blobs.upload_memory();
+    let memory = Arc::new(gateway.memory.wait(batch.is.account, both).await);
     let [mut answers, mut failures] = [(); 2].map(|()| OutputFile {
         gateway,
         upload: None,
         piece: BytesMut::new(),
+        memory: Arc::clone(&memory),
     });
     let mut last = 0;
     loop {
@@ -137,7 +148,7 @@ impl OutputFile<'_> {
         written.map_err(|error| GatewayError::unchecked(&error))?;
         self.piece = piece.into_inner();
         self.piece.put_u8(b'\n');
-        if self.piece.len() >= Upload::MEMORY {
+        if self.piece.len() >= PIECE_BYTES {
             let piece = self.piece.split().freeze();
             self.write(piece).await?;
         }
@@ -149,8 +160,9 @@ impl OutputFile<'_> {
             Some(upload) => upload,
             none => {
                 let id = self.gateway.ids.next(Timestamp::now());
-                let blob = Blobs::file_name(FileKind::Batch, id);
-                let upload = self.gateway.blobs.upload_file(&blob).await?;
+                let blob = self.gateway.blobs.file_name(FileKind::Batch, id);
+                let memory = Arc::clone(&self.memory);
+                let upload = self.gateway.blobs.upload_file(&blob, memory);
                 none.insert((blob, upload))
             }
         };

@@ -26,7 +26,7 @@ use super::operation::{BodySchema, RouteOperation};
 use super::path::Routes;
 use crate::account::{AccountId, Permission, number};
 use crate::database::Timestamp;
-use crate::task::{Blobs, FileKind, StoredContent, Upload};
+use crate::task::{FileKind, StoredContent, Upload};
 use crate::train::dataset::{DatasetError, DatasetFault, DatasetSummary, check, pieces};
 use crate::train::{Dataset, DatasetDeletion, DatasetId, NewDataset};
 
@@ -247,8 +247,8 @@ async fn upload(
     let stored = async {
         let arriving = receive_file(&gateway, request, bytes)?;
         match boundary {
-            Some(boundary) => from_form(&gateway, arriving, boundary).await,
-            None => from_body(&gateway, arriving).await,
+            Some(boundary) => from_form(&gateway, own, arriving, boundary).await,
+            None => from_body(&gateway, own, arriving).await,
         }
     };
     let stored = stored.await.map_err(|error| match room {
@@ -386,12 +386,14 @@ struct DatasetUpload {
 }
 
 impl DatasetUpload {
-    async fn begin(gateway: &Gateway) -> Result<Self, GatewayError> {
-        let blob = Blobs::file_name(FileKind::Dataset, gateway.ids.next(Timestamp::now()));
+    fn begin(gateway: &Gateway, account: AccountId) -> Result<Self, GatewayError> {
+        let id = gateway.ids.next(Timestamp::now());
+        let blob = gateway.blobs.file_name(FileKind::Dataset, id);
+        let memory = gateway.upload_memory(account)?;
         let bounds = gateway.jobs.bounds();
         let (sender, reader) = pieces();
         Ok(Self {
-            upload: gateway.blobs.upload_file(&blob).await?,
+            upload: gateway.blobs.upload_file(&blob, memory),
             blob,
             sender,
             checked: tokio::task::spawn_blocking(move || check(reader, bounds)),
@@ -435,9 +437,10 @@ fn internal(detail: &dyn std::fmt::Display) -> GatewayError {
 
 async fn from_body(
     gateway: &Gateway,
+    account: AccountId,
     mut arriving: IncomingBody,
 ) -> Result<UploadedDataset, GatewayError> {
-    let mut passing = DatasetUpload::begin(gateway).await?;
+    let mut passing = DatasetUpload::begin(gateway, account)?;
     while let Some(piece) = arriving.next().await? {
         if !passing.push(piece).await? {
             break;
@@ -449,6 +452,7 @@ async fn from_body(
 /// Reads the part `file` of a form and skips the others.
 async fn from_form(
     gateway: &Gateway,
+    account: AccountId,
     arriving: IncomingBody,
     boundary: String,
 ) -> Result<UploadedDataset, GatewayError> {
@@ -458,7 +462,7 @@ async fn from_form(
             continue;
         }
         let file_name = part.file_name().map(plain_name);
-        let mut passing = DatasetUpload::begin(gateway).await?;
+        let mut passing = DatasetUpload::begin(gateway, account)?;
         while let Some(piece) = part.chunk().await.map_err(malformed)? {
             if !passing.push(piece).await? {
                 break;

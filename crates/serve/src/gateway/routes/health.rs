@@ -98,7 +98,10 @@ async fn ready(State(gateway): State<Arc<Gateway>>) -> Result<Json<Readiness>, G
         return Err(not_ready(GatewayError::stopping()));
     }
     let store = &*gateway.store;
-    gateway.looked.ready(&gateway.settings, store).await?;
+    gateway
+        .looked
+        .ready(&gateway.settings, (store, &gateway.blobs))
+        .await?;
     let load = store.load().await;
     let (waiting, running) = load.map_err(|error| not_ready(error.into()))?;
     let services = gateway.services.all();

@@ -9,8 +9,8 @@ use super::operators::{
     Admin, BatchLimits, Console, MetricsBounds, TrainingLimits, TrustedProxies, UsageKept,
 };
 use super::{
-    Cors, DatabaseSetting, GatewaySettings, Limits, Log, LogFormat, ServerRole, Sources, Tasks,
-    Timeouts, Tls, WorkersSettings,
+    Cors, DatabaseSetting, GatewaySettings, Limits, Log, LogFormat, ObjectsSettings, ServerRole,
+    Sources, Tasks, Timeouts, Tls, WorkersSettings,
 };
 use crate::service::ServiceSettings;
 use pkgtool_engine::runtime::process::sandbox::SandboxMode;
@@ -30,6 +30,7 @@ impl Default for GatewaySettings {
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             tasks: Tasks::default(),
+            objects: ObjectsSettings::default(),
             usage: UsageKept::default(),
             training: TrainingLimits::default(),
             batches: BatchLimits::default(),

@@ -10,6 +10,7 @@ mod defaults;
 mod environment;
 mod listen;
 mod live;
+mod objects;
 mod operators;
 mod proxy;
 mod role;
@@ -34,6 +35,7 @@ pub use listen::{InvalidListenAddress, Listen};
 use crate::service::ServiceSettings;
 use crate::task::{Caps, Quota};
 pub use live::Changes;
+pub use objects::{ObjectsSettings, OptionalObjectsUrl};
 pub use operators::{
     Admin, BatchLimits, Console, Cors, ForwardingHeader, MetricsBounds, Network, OptionalAddress,
     TrainingLimits, TrustedProxies, UsageKept, login_link,
@@ -92,6 +94,8 @@ pub struct GatewaySettings {
     pub timeouts: Timeouts,
     /// Tasks.
     pub tasks: Tasks,
+    /// Object storage.
+    pub objects: ObjectsSettings,
     /// Usage records of accounts.
     pub usage: UsageKept,
     /// Training.
@@ -448,12 +452,6 @@ impl GatewaySettings {
             &self.listen,
             !same,
             "it must differ from `listen`",
-        )?;
-        require(
-            "role",
-            "set",
-            self.role == ServerRole::All || self.database != DatabaseSetting::Own,
-            "servers share the work only if they share a database; set `database`",
         )?;
         check_service("defaults", &self.defaults)?;
         self.console.check()?;

@@ -4,6 +4,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::{DatabaseSetting, GatewaySettings, SettingsError, require};
+
 /// What a server does.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -31,6 +33,19 @@ impl ServerRole {
     /// Returns whether the server runs stored work: tasks, batches, training jobs, events.
     pub fn dispatches(self) -> bool {
         self != Self::Api
+    }
+}
+
+impl GatewaySettings {
+    /// Checks that only servers that share a database divide the work. Arguments of the command line may have changed
+    /// both.
+    pub fn check_role(&self) -> Result<(), SettingsError> {
+        require(
+            "role",
+            "set",
+            self.role == ServerRole::All || self.database != DatabaseSetting::Own,
+            "servers share the work only if they share a database; set `database`",
+        )
     }
 }
 

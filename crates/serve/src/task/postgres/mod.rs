@@ -163,6 +163,21 @@ impl PostgresTasks {
             .await
     }
 
+    /// Returns the name of this server.
+    pub(super) fn name(&self) -> &str {
+        self.database.node().name()
+    }
+
+    /// Agrees with the other servers on where objects are. Returns the place of the others if it is another one.
+    pub(super) async fn agree_on_objects(&self, own: String) -> DatabaseResult<Option<String>> {
+        let server = self.database.node().name().to_owned();
+        self.change(move |transaction| {
+            let (own, server) = (own.clone(), server.clone());
+            Box::pin(async move { servers::agree_on_objects(transaction, (&own, &server)).await })
+        })
+        .await
+    }
+
     /// Returns the servers that share the database.
     pub(super) async fn servers(&self) -> DatabaseResult<Vec<ServerInfo>> {
         self.read(|client| Box::pin(async move { servers::list(client).await }))

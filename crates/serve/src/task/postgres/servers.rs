@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use deadpool_postgres::Object;
+use deadpool_postgres::{Object, Transaction};
 
 use super::rows::{self, Fault};
 use crate::database::Timestamp;
@@ -38,6 +38,26 @@ pub(super) async fn list(client: &Object) -> Result<Vec<ServerInfo>, Fault> {
         })
     };
     found.iter().map(server).collect()
+}
+
+/// Agrees with the other servers on where objects are. Returns the place of the others if it is another one. If no
+/// other server lives, their place is forgotten.
+pub(super) async fn agree_on_objects(
+    transaction: &Transaction<'_>,
+    (own, server): (&str, &str),
+) -> Result<Option<String>, Fault> {
+    transaction
+        .batch_execute("LOCK TABLE object_place IN EXCLUSIVE MODE")
+        .await?;
+    let others = "SELECT place FROM object_place WHERE place <> $1
+        AND EXISTS (SELECT FROM node WHERE name <> $2 AND lease_until >= clock_ms())";
+    if let Some(other) = transaction.query_opt(others, &[&own, &server]).await? {
+        return other.try_get(0).map(Some);
+    }
+    transaction.execute("DELETE FROM object_place", &[]).await?;
+    let insert = "INSERT INTO object_place VALUES ($1)";
+    transaction.execute(insert, &[&own]).await?;
+    Ok(None)
 }
 
 /// Lets the servers of this name claim no more tasks. Returns their number.

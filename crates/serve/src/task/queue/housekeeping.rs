@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::QueueOptions;
-use crate::task::remove_in_batches;
+use crate::task::{SweepCursor, remove_in_batches};
 
 /// Interval between sweeps for orphaned blobs.
 const ORPHAN_SWEEP_INTERVAL: Duration = Duration::from_hours(1);
@@ -18,6 +18,7 @@ pub(super) async fn run(options: Arc<QueueOptions>) {
     let mut tick = tokio::time::interval(options.lease / 4);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut orphans_at = Instant::now() + ORPHAN_SWEEP_INTERVAL;
+    let mut cursor = SweepCursor::default();
     let (store, blobs) = (&options.store, &options.blobs);
     loop {
         tick.tick().await;
@@ -36,7 +37,7 @@ pub(super) async fn run(options: Arc<QueueOptions>) {
         }
         if orphans_at <= Instant::now() {
             orphans_at = Instant::now() + ORPHAN_SWEEP_INTERVAL;
-            let orphans = blobs.sweep_orphans(store.as_ref()).await;
+            let orphans = blobs.sweep_orphans(store.as_ref(), &mut cursor).await;
             if orphans > 0 {
                 tracing::info!(blobs = orphans, "removed orphaned blobs");
             }

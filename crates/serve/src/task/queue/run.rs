@@ -80,6 +80,11 @@ async fn answer(options: &QueueOptions, claimed: ClaimedTask) -> RunResult {
             tracing::error!(%task, "the task's body is missing or corrupt");
             return RunResult::Failed(TaskFailure::body_lost());
         }
+        Err(BlobError::Storage(error)) if options.blobs.bucket().is_some() => {
+            tracing::error!(%task, %error, "cannot read the task's body; task returned to the queue");
+            tokio::time::sleep(STORE_RETRY_DELAY).await;
+            return RunResult::PutBack;
+        }
         Err(BlobError::Storage(error)) => {
             tracing::error!(%task, %error, "cannot read the task's body");
             return RunResult::Failed(TaskFailure::body_lost());

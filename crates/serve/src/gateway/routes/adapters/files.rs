@@ -25,7 +25,7 @@ use super::listed::{batch_id, cut, file_id, page, read_file_id, seconds};
 use crate::account::{AccountId, Permission, number};
 use crate::batch::{FileDeletion, FilePurpose, NewFile, StoredFile};
 use crate::database::Timestamp;
-use crate::task::{Blobs, FileKind, StoredContent, Upload};
+use crate::task::{FileKind, StoredContent, Upload};
 
 /// Maximum overhead of a form around its file, in bytes.
 const MAX_FORM_OVERHEAD_BYTES: u64 = 64 << 10;
@@ -225,7 +225,7 @@ async fn upload(
     let most = room.min(settings.file_bytes);
     let bytes = usize::try_from(most.saturating_add(MAX_FORM_OVERHEAD_BYTES)).unwrap_or(usize::MAX);
     let arriving = receive_file(&gateway, Request::from_parts(parts, body), bytes)?;
-    let form = read_form(&gateway, form_of(arriving, boundary)).await?;
+    let form = read_form(&gateway, own, form_of(arriving, boundary)).await?;
     let expires_at = form.expires_at(&gateway, now)?;
     let missing = |part: &str| {
         let message = format!("the form has no part `{part}`");
@@ -272,6 +272,7 @@ async fn upload(
 /// Reads all parts of a form. The file is stored while it arrives.
 async fn read_form(
     gateway: &Gateway,
+    account: AccountId,
     mut form: multer::Multipart<'static>,
 ) -> Result<UploadedForm, GatewayError> {
     let mut read = UploadedForm::default();
@@ -282,8 +283,9 @@ async fn read_form(
             Some("file") if read.file.is_none() => {
                 let name = part.file_name().map(plain_name);
                 let id = gateway.ids.next(Timestamp::now());
-                let blob = Blobs::file_name(FileKind::Batch, id);
-                let mut upload = gateway.blobs.upload_file(&blob).await?;
+                let blob = gateway.blobs.file_name(FileKind::Batch, id);
+                let memory = gateway.upload_memory(account)?;
+                let mut upload = gateway.blobs.upload_file(&blob, memory);
                 while let Some(piece) = part.chunk().await.map_err(malformed)? {
                     upload.push(piece).await?;
                 }
