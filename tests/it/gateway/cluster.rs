@@ -1,16 +1,18 @@
 //! Servers that share a database.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use pkgtool_serve::database::DatabaseUrl;
+use regex::Regex;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::{first_output, package};
 use crate::support::environment::EnvironmentPiece;
 use crate::support::gateway::{Gateway, ON_POSTGRES, Setup};
-use crate::support::postgres::fresh_database;
+use crate::support::postgres::{OwnPostgres, fresh_database};
 use crate::support::run::pkgtool;
 use crate::support::tree::Tree;
 
@@ -76,12 +78,17 @@ impl Cluster {
         let DatabaseUrl::Postgres(url) = fresh_database(test)? else {
             unreachable!("it is a database of PostgreSQL");
         };
-        Some(Self {
+        Some(Self::of(url))
+    }
+
+    /// Returns a cluster without servers on a database.
+    fn of(url: String) -> Self {
+        Self {
             servers: Vec::new(),
             url,
             objects: tempfile::tempdir().expect("a directory"),
             tree: package(package(Tree::new(), "negate", "Neg"), "relu", "Relu"),
-        })
+        }
     }
 
     fn setup(&self) -> Setup {
@@ -234,4 +241,119 @@ fn servers_with_files_of_their_own_do_not_share_a_database() {
     assert!(refused.stderr.contains("--data-dir"), "{}", refused.stderr);
     let shown = serve(&["--database", "postgres://u:secret@db/a", "--print-config"]).expect_code(0);
     assert!(!shown.stdout.contains("secret"), "{}", shown.stdout);
+}
+
+#[test]
+fn a_database_that_restarts_loses_no_accepted_task() {
+    let test = "a_database_that_restarts_loses_no_accepted_task";
+    let Some(database) = OwnPostgres::start(test) else {
+        return;
+    };
+    let mut cluster = Cluster::of(database.url());
+    for _ in 0..2 {
+        cluster.add(&[]);
+    }
+    let mut accepted = Vec::new();
+    let mut longest = Duration::ZERO;
+    std::thread::scope(|scope| {
+        let restarts = scope.spawn(|| {
+            for mode in ["immediate", "fast", "immediate"] {
+                std::thread::sleep(Duration::from_millis(700));
+                database.restart(mode, Duration::from_millis(500));
+            }
+        });
+        for number in 0.. {
+            if number % 20 == 0 && restarts.is_finished() {
+                break;
+            }
+            let (body, answer) = long_request(number);
+            let began = Instant::now();
+            // A client repeats what was not answered.
+            let task = loop {
+                let server = &cluster.servers[number % 2];
+                let key = format!("request {number}");
+                let reply =
+                    server.post_with(&tasks_of("negate"), &[("Idempotency-Key", &key)], &body);
+                if reply.status == 200 {
+                    break reply.json().as_str().expect("an id").to_owned();
+                }
+                assert_eq!(reply.status, 503, "{}", reply.text());
+                std::thread::sleep(Duration::from_millis(20));
+            };
+            longest = longest.max(began.elapsed());
+            accepted.push((task, answer));
+        }
+    });
+    for (number, (task, answer)) in accepted.iter().enumerate() {
+        cluster.servers[number % 2].wait_for(task, "COMPLETED");
+        let result = cluster.servers[(number + 1) % 2].result(task).expect(200);
+        assert_eq!(first_output(&result.json()), answer);
+    }
+    let status = cluster.servers[0].command(&["admin", "status", "--json"]);
+    let status: Value = serde_json::from_str(&status.expect_code(0).stdout).expect("JSON");
+    // A request that was repeated is one task.
+    assert_eq!(status["tasks"]["completed"], accepted.len());
+    assert!(longest < Duration::from_secs(10), "{longest:?}");
+}
+
+fn tasks_of(service: &str) -> String {
+    format!("/api/mlpgateway/account/local/model/{service}/async/predict")
+}
+
+/// The manifests name settings, arguments and columns that exist.
+#[test]
+fn manifests_are_right() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("packaging/cluster");
+    let mut text = String::new();
+    for name in ["compose.yaml", "kubernetes.yaml"] {
+        text.push_str(&std::fs::read_to_string(folder.join(name)).expect("a file"));
+    }
+    let variables = Regex::new(r#"(PKGTOOL_[A-Z_]+): (\S+)"#).expect("a pattern");
+    let variables: Vec<(&str, &str)> = variables
+        .captures_iter(&text)
+        .map(|found| {
+            let [name, value] = found.extract().1;
+            (name, value)
+        })
+        .collect();
+    assert!(variables.len() >= 3, "{variables:?}");
+    let commands = Regex::new(r"(?:args|command): \[((?:serve|admin)[^\]]*)\]").expect("a pattern");
+    let commands: Vec<Vec<&str>> = commands
+        .captures_iter(&text)
+        .map(|found| {
+            let [arguments] = found.extract().1;
+            arguments
+                .split(',')
+                .map(|it| it.trim().trim_matches('"'))
+                .collect()
+        })
+        .collect();
+    assert_eq!(commands.len(), 5, "{commands:?}");
+    for arguments in commands {
+        let last = if arguments[0] == "serve" {
+            "--print-config"
+        } else {
+            "--help"
+        };
+        let mut command = pkgtool(arguments.iter().copied().chain([last]));
+        command = command.variable("PKGTOOL_DATABASE", "postgres://db/a");
+        for (name, value) in &variables {
+            command = command.variable(name, value.trim_matches('"'));
+        }
+        command.run().expect_code(0);
+    }
+    let query = Regex::new("query: \"(.*)\"").expect("a pattern");
+    let query = query.captures(&text).expect("a query").extract::<1>().1[0];
+    let Some(cluster) = Cluster::new("manifests_are_right") else {
+        return;
+    };
+    cluster.setup().start_on("", |_| {});
+    let psql = EnvironmentPiece::Postgres
+        .or_skip("psql")
+        .expect("it is installed");
+    let ran = Command::new(psql.join("psql"))
+        .args(["-A", "-t", "-c", query, &cluster.url])
+        .output()
+        .expect("psql runs");
+    assert_eq!(String::from_utf8_lossy(&ran.stdout).trim(), "0");
 }

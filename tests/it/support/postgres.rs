@@ -20,15 +20,16 @@ const USER: &str = "tests";
 const SERVE: &str = r#"
 "$1/postgres" -D "$2/data" -k "$2" -c listen_addresses= -c fsync=off -c max_connections=300 > "$2/log" 2>&1 &
 cat > /dev/null
-kill -QUIT $!
+kill -QUIT "$(head -n 1 "$2/data/postmaster.pid")"
 wait
+while [ -e "$2/data/postmaster.pid" ]; do sleep 0.05; done
 rm -rf "$2"
 "#;
 
 struct Server {
     programs: PathBuf,
     directory: PathBuf,
-    _process: Child,
+    process: Child,
 }
 
 /// Returns the URL of a new database; `None` means that the test skips PostgreSQL, after a message.
@@ -41,12 +42,62 @@ pub(crate) fn fresh_database(test: &str) -> Option<DatabaseUrl> {
     let name = format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed));
     let made = server.createdb(&name);
     assert!(made, "the database {name} cannot be created");
-    let host = server.directory.display();
-    let url = format!("postgres://{USER}@/{name}?host={host}&sslmode=disable");
-    Some(url.parse().expect("it is a URL"))
+    Some(server.url(&name).parse().expect("it is a URL"))
+}
+
+/// A PostgreSQL server of one test, which may restart it.
+pub(crate) struct OwnPostgres(Server);
+
+impl OwnPostgres {
+    /// Starts a server with a database; `None` means that the test skips PostgreSQL, after a message.
+    #[track_caller]
+    pub(crate) fn start(test: &str) -> Option<Self> {
+        let server = Server::start(EnvironmentPiece::Postgres.or_skip(test)?);
+        assert!(server.createdb("own"), "the database cannot be created");
+        Some(Self(server))
+    }
+
+    /// Returns the URL of the database.
+    pub(crate) fn url(&self) -> String {
+        self.0.url("own")
+    }
+
+    /// Stops the server, waits, and starts it again. `mode` is `fast`, which cuts all connections, or `immediate`,
+    /// which is a crash.
+    pub(crate) fn restart(&self, mode: &str, pause: Duration) {
+        let data = self.0.directory.join("data");
+        let control = |arguments: &[&str]| {
+            let ran = ordinary(Command::new(self.0.programs.join("pg_ctl")))
+                .arg("-D")
+                .arg(&data)
+                .args(arguments)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status();
+            assert!(ran.expect("pg_ctl runs").success(), "pg_ctl {arguments:?}");
+        };
+        let options = std::fs::read_to_string(data.join("postmaster.opts")).expect("a file");
+        let options = options.split_once(' ').map_or("", |(_, options)| options);
+        control(&["-m", mode, "-w", "stop"]);
+        std::thread::sleep(pause);
+        control(&["-o", options.trim(), "-w", "start"]);
+    }
+}
+
+impl Drop for OwnPostgres {
+    fn drop(&mut self) {
+        // The end of its input ends the server.
+        drop(self.0.process.stdin.take());
+        let _ = self.0.process.wait();
+    }
 }
 
 impl Server {
+    fn url(&self, database: &str) -> String {
+        let host = self.directory.display();
+        format!("postgres://{USER}@/{database}?host={host}&sslmode=disable")
+    }
+
     fn start(programs: PathBuf) -> Self {
         // Sockets have short paths.
         let directory = tempfile::Builder::new().prefix("pg").tempdir_in("/tmp");
@@ -80,7 +131,7 @@ impl Server {
         let server = Self {
             programs,
             directory,
-            _process: process.expect("the shell runs"),
+            process: process.expect("the shell runs"),
         };
         let begun = Instant::now();
         while !server.createdb("ready") {
