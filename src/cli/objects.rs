@@ -49,6 +49,14 @@ pub(super) async fn open_for_command(
     }
 }
 
+/// Opens a place to copy objects into.
+pub(super) async fn open_target(
+    url: &ObjectsUrl,
+    accounts: &dyn AccountStore,
+) -> Result<Blobs, Failure> {
+    open_bucket(url, false, accounts).await
+}
+
 async fn open_bucket(
     url: &ObjectsUrl,
     allow_public: bool,

@@ -2,6 +2,7 @@
 //! not.
 
 mod backup;
+mod copy;
 mod migrate;
 mod purge;
 mod servers;
@@ -23,6 +24,8 @@ pub(super) enum AdminCommand {
     Backup(backup::BackupArgs),
     /// Bring the schema of the database to that of this release, before servers of this release start
     Migrate(migrate::MigrateArgs),
+    /// Copy the data of a server into a PostgreSQL database and a bucket or folder, for several servers
+    Copy(copy::CopyArgs),
     /// Let one of the servers that share a database claim no more tasks, and wait for those that it runs
     Drain(servers::DrainArgs),
     /// Return the running tasks of a server that is gone to the queue at once
@@ -36,6 +39,7 @@ pub(super) fn run(command: &AdminCommand) -> Result<Exit, Failure> {
             AdminCommand::Status(args) => status::run(args).await,
             AdminCommand::Purge(args) => purge::run(args).await,
             AdminCommand::Backup(args) => backup::run(args).await,
+            AdminCommand::Copy(args) => copy::run(args).await,
             AdminCommand::Migrate(args) => migrate::run(args).await,
             AdminCommand::Drain(args) => servers::drain(args).await,
             AdminCommand::Requeue(args) => servers::requeue(args).await,

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use super::{first_output, package};
 use crate::support::environment::EnvironmentPiece;
 use crate::support::gateway::{Gateway, ON_POSTGRES, Setup};
+use crate::support::http::Upstream;
 use crate::support::postgres::{OwnPostgres, fresh_database};
 use crate::support::run::pkgtool;
 use crate::support::tree::Tree;
@@ -317,7 +318,8 @@ fn manifests_are_right() {
         })
         .collect();
     assert!(variables.len() >= 3, "{variables:?}");
-    let commands = Regex::new(r"(?:args|command): \[((?:serve|admin)[^\]]*)\]").expect("a pattern");
+    let commands =
+        Regex::new(r"(?:args|command): \[((?:serve|admin)\b[^\]]*)\]").expect("a pattern");
     let commands: Vec<Vec<&str>> = commands
         .captures_iter(&text)
         .map(|found| {
@@ -356,4 +358,89 @@ fn manifests_are_right() {
         .output()
         .expect("psql runs");
     assert_eq!(String::from_utf8_lossy(&ran.stdout).trim(), "0");
+}
+
+#[test]
+fn the_data_of_one_server_becomes_that_of_several() {
+    let Some(mut cluster) = Cluster::new("the_data_of_one_server_becomes_that_of_several") else {
+        return;
+    };
+    let upstream = Upstream::start();
+    let alone = Setup::new()
+        .packages(cluster.tree.root())
+        .settings("[limits]\nrunning = 2\n[tasks]\ninline_bytes = 0")
+        .proxy("slow", &upstream.url("/hold"))
+        .start();
+    alone.account("acme", 20);
+    let other = alone.new_key("acme", "ci", "predict,read,write");
+    let (body, answer) = long_request(5);
+    let ended = alone.create("negate", &body);
+    alone.wait_for(&ended, "COMPLETED");
+    let mut waiting: Vec<String> = (0..3).map(|_| alone.create("slow", "{}")).collect();
+    let long = format!("{{\"a\": \"{}\"}}", "x".repeat(1000));
+    waiting.push(alone.create("slow", long));
+    alone.wait_for(&waiting[1], "PROCESSING");
+    let objects = format!("file://{}", cluster.objects.path().display());
+    let copy = |data: &str| {
+        pkgtool([
+            "admin",
+            "copy",
+            "--to-database",
+            &cluster.url,
+            "--to-objects",
+            &objects,
+            "--data-dir",
+            data,
+        ])
+        .run()
+    };
+    let data = alone.data();
+    let data = data.to_str().expect("a plain path").to_owned();
+    let running = copy(&data).expect_code(2);
+    assert!(
+        running.stderr.contains("another pkgtool serves"),
+        "{}",
+        running.stderr
+    );
+    let key = alone.key.clone();
+    let (_, _, kept) = alone.stop();
+    let first = copy(&data).expect_code(0);
+    assert!(first.stdout.contains("5 tasks"), "{}", first.stdout);
+    assert!(first.stdout.contains("1 objects"), "{}", first.stdout);
+    // It continues where it was.
+    let again = copy(&data).expect_code(0);
+    assert!(
+        again.stdout.contains("and 1 objects that were there"),
+        "{}",
+        again.stdout
+    );
+    let stranger = Setup::new().start();
+    let (_, _, others) = stranger.stop();
+    let others = others.path().join("data");
+    let refused = copy(others.to_str().expect("a plain path")).expect_code(2);
+    assert!(
+        refused.stderr.contains("belong to another database")
+            || refused.stderr.contains("another origin"),
+        "{}",
+        refused.stderr
+    );
+    drop(kept);
+    for _ in 0..2 {
+        let setup = cluster
+            .setup()
+            .proxy("slow", &upstream.url("/hold"))
+            .variable("PKGTOOL_OBJECTS_URL", &objects);
+        cluster.servers.push(setup.start_on(&key, |_| {}));
+    }
+    upstream.release();
+    for server in &cluster.servers {
+        let result = server.result(&ended).expect(200);
+        assert_eq!(first_output(&result.json()), answer);
+        server
+            .send_with(&other, "GET", "/api/mlpgateway/account/acme/async/task", "")
+            .expect(200);
+    }
+    for task in &waiting {
+        cluster.servers[0].wait_for(task, "COMPLETED");
+    }
 }

@@ -51,7 +51,8 @@ impl Stores {
         Ok(Self { opened })
     }
 
-    fn records(&self) -> DatabaseResult<SqlDatabase> {
+    /// Returns the tables of the database.
+    pub(super) fn records(&self) -> DatabaseResult<SqlDatabase> {
         match &self.opened {
             Opened::Sqlite(database) => SqlDatabase::of_sqlite(database),
             Opened::Postgres(database) => Ok(SqlDatabase::Postgres(database.clone())),

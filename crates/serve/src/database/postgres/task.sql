@@ -18,6 +18,9 @@ CREATE INDEX node_of_name ON node (name);
 -- Where all servers keep objects: the address, or the files of one server.
 CREATE TABLE object_place (place TEXT NOT NULL);
 
+-- The server whose data directory was copied into this database.
+CREATE TABLE transferred_from (server TEXT PRIMARY KEY);
+
 -- What limits are checked against. Whoever changes tasks of an account holds its row.
 CREATE TABLE account_load (
     account BIGINT PRIMARY KEY,
