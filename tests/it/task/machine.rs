@@ -175,7 +175,11 @@ async fn make(store: &Limited, history: &History, step: &Step, now: Timestamp) -
         Step::Admit { account } => format!("{:?}", store.admit(AccountId(account), now).await),
         Step::Claim { max } => format!("{:?}", store.claim(max).await),
         Step::Heartbeat { lease } => {
-            let held = [history.lease(lease)];
+            let mut held = running(store).await;
+            let lease = history.lease(lease);
+            if !held.contains(&lease) {
+                held.push(lease);
+            }
             format!("{:?}", store.heartbeat(&held).await)
         }
         Step::Complete {
@@ -291,7 +295,7 @@ fn follow_the_model(stores: &Stores, steps: Vec<(Step, i64)>) -> Result<(), Test
         prop_assert_eq!(&expected, &found, "{:?}", step);
         match step {
             Step::Enqueue { .. } => history.tasks += 1,
-            Step::Claim { .. } => history.leases.extend(running(&model)),
+            Step::Claim { .. } => history.leases.extend(block_on(running(&model))),
             _ => {}
         }
         let (expected, found) = block_on(async {
@@ -306,18 +310,16 @@ fn follow_the_model(stores: &Stores, steps: Vec<(Step, i64)>) -> Result<(), Test
 }
 
 /// Returns the leases that are valid now.
-fn running(model: &Limited) -> Vec<Lease> {
-    block_on(async {
-        let mut leases = Vec::new();
-        for (account, _) in ACCOUNTS {
-            let tasks = model
-                .list(account, Some(Status::Processing), None, 99)
-                .await;
-            leases.extend(tasks.expect("it works").into_iter().map(|task| Lease {
-                task: task.id,
-                attempt: task.attempt,
-            }));
-        }
-        leases
-    })
+async fn running(store: &Limited) -> Vec<Lease> {
+    let mut leases = Vec::new();
+    for (account, _) in ACCOUNTS {
+        let tasks = store
+            .list(account, Some(Status::Processing), None, 99)
+            .await;
+        leases.extend(tasks.expect("it works").into_iter().map(|task| Lease {
+            task: task.id,
+            attempt: task.attempt,
+        }));
+    }
+    leases
 }

@@ -289,3 +289,20 @@ fn others_hear_of_tasks_and_of_their_ends() {
         news.borrow_and_update();
     });
 }
+
+/// A claim whose answer is lost, because the connection was cut, holds no task for ever.
+#[test]
+fn a_hidden_claim_is_undone() {
+    with_database(async |url| {
+        let tasks = server(&url, "a", WIDE).await.tasks;
+        tasks.enqueue(new(1), NOW).await.expect("it is accepted");
+        let hidden = claim_one(&tasks).await;
+        assert!(tasks.claim(9).await.expect("it works").is_empty());
+        assert_eq!(tasks.heartbeat(&[]).await.expect("it works"), []);
+        let again = claim_one(&tasks).await;
+        assert_eq!((again.task, again.attempt), (hidden.task, 2));
+        assert!(!complete(&tasks, hidden, "[1]").await);
+        assert!(complete(&tasks, again, "[1]").await);
+        tasks.check().await.expect("the counts are right");
+    });
+}

@@ -132,7 +132,8 @@ pub trait TaskStore: Send + Sync {
         limits: &TaskLimits,
     ) -> DatabaseResult<Vec<ClaimedTask>>;
 
-    /// Tells other processes that this one lives. Returns the leases that are lost.
+    /// Reports to other processes that this one lives. Returns the leases that are lost. Running tasks of this process
+    /// that are not among `held` return to the queue: an error hid their claim.
     async fn heartbeat(&self, held: &[Lease]) -> DatabaseResult<Vec<Lease>>;
 
     /// Stores the answer. Returns `false` and changes nothing if the lease was lost. The answer

@@ -47,14 +47,15 @@ impl<'c, C: GenericClient + Sync> PostgresSession<'c, C> {
 
 impl<C: GenericClient + Sync> SqlConnection for PostgresSession<'_, C> {
     fn execute(&mut self, sql: &str, values: &[SqlValue]) -> DatabaseResult<usize> {
-        let changed = self.driver.wait(self.changed(sql, values));
+        let changed = self.driver.wait_for_statement(self.changed(sql, values))?;
         let changed = changed.map_err(|error| self.driver.place.error(&error))?;
         Ok(usize::try_from(changed).unwrap_or(usize::MAX))
     }
 
     fn query(&mut self, sql: &str, values: &[SqlValue]) -> DatabaseResult<Vec<SqlRow>> {
         let read = |rows: Vec<Row>| rows.iter().map(read).collect();
-        let rows = self.driver.wait(self.rows(sql, values)).and_then(read);
+        let rows = self.driver.wait_for_statement(self.rows(sql, values))?;
+        let rows = rows.and_then(read);
         rows.map_err(|error| self.driver.place.error(&error))
     }
 }

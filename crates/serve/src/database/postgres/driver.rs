@@ -3,6 +3,7 @@
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
+use super::MAX_WORK_TIME;
 use super::error::ErrorPlace;
 use crate::database::DatabaseResult;
 use crate::database::blocking::off_runtime;
@@ -41,6 +42,15 @@ impl Driver {
     /// Waits for the database.
     pub(super) fn wait<T: Send>(&self, work: impl Future<Output = T> + Send) -> T {
         off_runtime(|| self.runtime().handle().block_on(work))
+    }
+
+    /// Waits for a statement, for a bounded time.
+    pub(super) fn wait_for_statement<T: Send>(
+        &self,
+        work: impl Future<Output = T> + Send,
+    ) -> DatabaseResult<T> {
+        let done = self.wait(async { tokio::time::timeout(MAX_WORK_TIME, work).await });
+        done.map_err(|_| self.place.no_answer(MAX_WORK_TIME))
     }
 
     fn runtime(&self) -> &Runtime {

@@ -1,6 +1,7 @@
 //! Errors of PostgreSQL.
 
 use std::fmt;
+use std::time::Duration;
 
 use deadpool_postgres::PoolError;
 use tokio_postgres::error::SqlState;
@@ -86,8 +87,12 @@ impl ErrorPlace {
         }
     }
 
-    /// Reports that the database does not answer.
-    pub(super) fn away(&self, reason: String) -> DatabaseError {
+    /// Reports that no answer came within a time.
+    pub(super) fn no_answer(&self, time: Duration) -> DatabaseError {
+        self.away(format!("no answer within {time:?}"))
+    }
+
+    fn away(&self, reason: String) -> DatabaseError {
         DatabaseError::Away {
             path: self.to_string(),
             reason,

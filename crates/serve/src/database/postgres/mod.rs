@@ -17,7 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::{
-    Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime as PoolRuntime,
+    ClientWrapper, Hook, HookError, Manager, ManagerConfig, Object, Pool, RecyclingMethod,
+    Runtime as PoolRuntime,
 };
 use futures_util::future::BoxFuture;
 use rustls::{ClientConfig, RootCertStore};
@@ -49,6 +50,8 @@ const MAX_CONNECTIONS: usize = 16;
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 /// Maximum time of a piece of work with a connection.
 const MAX_WORK_TIME: Duration = Duration::from_secs(15);
+/// Maximum time between two statements of a transaction.
+const MAX_IDLE_TIME: Duration = Duration::from_secs(8);
 /// Maximum number of attempts of a change that conflicts with others.
 const MAX_ATTEMPTS: u32 = 20;
 /// Pause after the first conflict; each further one is longer by as much.
@@ -81,12 +84,22 @@ impl Postgres {
         let place = ErrorPlace::of(url);
         let other = |reason: String| place.other(reason);
         let mut config: Config = url.parse().map_err(|error| place.error(&error))?;
-        config.connect_timeout(CONNECT_TIME);
+        config
+            .connect_timeout(CONNECT_TIME)
+            .keepalives_idle(MAX_WORK_TIME)
+            .tcp_user_timeout(MAX_WORK_TIME);
         if config.get_application_name().is_none() {
             config.application_name("pkgtool");
         }
         let driver = Driver::start(place.clone())?;
+        let begin = Hook::async_fn(|client: &mut ClientWrapper, _| {
+            Box::pin(async {
+                let bounded = client.batch_execute(&bounded_session()).await;
+                bounded.map_err(HookError::Backend)
+            })
+        });
         let pool = Pool::builder(manager(config.clone()))
+            .post_create(begin)
             .max_size(MAX_CONNECTIONS)
             .runtime(PoolRuntime::Tokio1)
             .wait_timeout(Some(CONNECT_TIME))
@@ -166,11 +179,7 @@ impl Postgres {
         let Ok(done) = tokio::time::timeout(MAX_WORK_TIME, call(&mut client)).await else {
             // What comes late on this connection must not meet another call.
             drop(Object::take(client));
-            return Err(self
-                .0
-                .driver
-                .place
-                .away(format!("no answer within {MAX_WORK_TIME:?}")));
+            return Err(self.0.driver.place.no_answer(MAX_WORK_TIME));
         };
         done
     }
@@ -201,7 +210,8 @@ impl Postgres {
     ) -> DatabaseResult<T> {
         off_runtime(|| {
             let client = self.0.driver.wait(self.connection())?;
-            call(&mut PostgresSession::new(&self.0.driver, &client))
+            let done = call(&mut PostgresSession::new(&self.0.driver, &client));
+            keep_sound(client, done)
         })
     }
 
@@ -220,7 +230,7 @@ impl Postgres {
                         std::thread::sleep(CONFLICT_PAUSE * attempt);
                         attempt += 1;
                     }
-                    done => return done,
+                    done => return keep_sound(client, done),
                 }
             }
         })
@@ -235,10 +245,11 @@ impl Postgres {
         let fault = |error: tokio_postgres::Error| driver.place.error(&error);
         let begin = client.build_transaction();
         let begin = begin.isolation_level(IsolationLevel::Serializable);
-        let transaction = driver.wait(begin.start()).map_err(fault)?;
+        let transaction = driver.wait_for_statement(begin.start())?.map_err(fault)?;
         // Dropping the transaction rolls it back.
         let done = call(&mut PostgresSession::new(driver, &transaction))?;
-        driver.wait(transaction.commit()).map_err(fault)?;
+        let committed = driver.wait_for_statement(transaction.commit())?;
+        committed.map_err(fault)?;
         Ok(done)
     }
 
@@ -286,6 +297,22 @@ impl fmt::Debug for Postgres {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Postgres({})", self.0.driver.place)
     }
+}
+
+/// Bounds how long a server that is frozen in a transaction keeps others from the rows that it holds.
+fn bounded_session() -> String {
+    format!(
+        "SET idle_in_transaction_session_timeout = {}",
+        MAX_IDLE_TIME.as_millis()
+    )
+}
+
+/// Returns what was done. A connection that gave no answer does not go back to the pool.
+fn keep_sound<T>(client: Object, done: DatabaseResult<T>) -> DatabaseResult<T> {
+    if let Err(DatabaseError::Away { .. }) = done {
+        drop(Object::take(client));
+    }
+    done
 }
 
 /// Connects with TLS, unless the URL says `sslmode=disable`.

@@ -368,9 +368,6 @@ impl TaskStore for PostgresTasks {
         if !renewed.await? {
             return Ok(held.to_vec());
         }
-        if held.is_empty() {
-            return Ok(Vec::new());
-        }
         let number = self.database.node().number();
         let known = self.read(move |client| {
             Box::pin(async move {
@@ -384,6 +381,14 @@ impl TaskStore for PostgresTasks {
             })
         });
         let known = known.await?;
+        let own: HashSet<Lease> = held.iter().copied().collect();
+        for hidden in known.difference(&own) {
+            let put_back = EndingKind::PutBack {
+                crashed: false,
+                attempts: 0,
+            };
+            self.end(*hidden, put_back, Timestamp::now()).await?;
+        }
         let lost = held.iter().filter(|lease| !known.contains(lease));
         Ok(lost.copied().collect())
     }
