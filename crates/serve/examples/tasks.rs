@@ -1,7 +1,7 @@
 //! Measures the store of tasks in a PostgreSQL database, for `tests/bench/cluster.py`.
 //!
 //! `tasks URL creates SECONDS`   creates by 64 callers at once, for 20 accounts
-//! `tasks URL ends SECONDS`      fair claims of up to 16 tasks and their ends, by four claimers
+//! `tasks URL ends SECONDS`      fair claims of up to 64 tasks and their ends, by four claimers
 //! `tasks URL reads SECONDS`     reads of random tasks, by 8 callers at once
 
 use std::error::Error;
@@ -21,7 +21,7 @@ const CLAIMERS: usize = 4;
 const READERS: usize = 8;
 const ACCOUNTS: i64 = 20;
 const BODY_BYTES: usize = 1000;
-const CLAIMED_AT_ONCE: usize = 16;
+const CLAIMED_AT_ONCE: usize = 64;
 
 const CAPS: Caps = Caps {
     waiting: u32::MAX,

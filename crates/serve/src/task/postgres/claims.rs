@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use deadpool_postgres::Transaction;
+use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::accounts::{self, AccountLoad, AccountLoads};
@@ -67,15 +68,18 @@ impl Claim {
         (wanted, active): &(BTreeSet<AccountId>, usize),
         waits: bool,
     ) -> Result<ClaimOutcome, Fault> {
-        let hold = "SELECT draining FROM node WHERE id = $1 FOR KEY SHARE";
-        let hold = transaction.prepare_cached(hold).await?;
-        let Some(node) = transaction.query_opt(&hold, &[&self.node]).await? else {
+        let wanted = self.first_to_serve(wanted);
+        // The statements are sent at once, and run in this order.
+        let (node, loads) = tokio::try_join!(
+            self.hold_node(transaction),
+            hold_accounts(transaction, &wanted, waits)
+        )?;
+        let Some(node) = node else {
             return Ok(ClaimOutcome::NodeIsGone);
         };
         if node.try_get(0)? {
             return Ok(ClaimOutcome::Claimed(Vec::new()));
         }
-        let loads = hold_accounts(transaction, wanted, waits).await?;
         if loads.is_empty() {
             return Ok(ClaimOutcome::AllAreHeld);
         }
@@ -92,6 +96,23 @@ impl Claim {
             accounts::store(transaction, &candidates.loads).await?;
         }
         Ok(ClaimOutcome::Claimed(claimed))
+    }
+
+    async fn hold_node(&self, transaction: &Transaction<'_>) -> Result<Option<Row>, Fault> {
+        let hold = "SELECT draining FROM node WHERE id = $1 FOR KEY SHARE";
+        let hold = transaction.prepare_cached(hold).await?;
+        transaction.query_opt(&hold, &[&self.node]).await
+    }
+
+    /// Returns the accounts whose turn comes first: no more than a claim can serve, so that other servers can claim
+    /// tasks of the others meanwhile. With a share for each account, all of them.
+    fn first_to_serve(&self, wanted: &BTreeSet<AccountId>) -> BTreeSet<AccountId> {
+        if self.limits.share(1) > 0 || wanted.len() <= self.max {
+            return wanted.clone();
+        }
+        let mut all: Vec<AccountId> = wanted.iter().copied().collect();
+        all.sort_by_key(|account| (self.turns.last(*account), *account));
+        all.into_iter().take(self.max).collect()
     }
 
     /// Claims in rounds, until there is no room or no task. A second round is needed only if an account has fewer
