@@ -5,6 +5,7 @@
 //! `tasks URL reads SECONDS`     reads of random tasks, by 8 callers at once
 
 use std::error::Error;
+use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -72,11 +73,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     #[expect(clippy::cast_precision_loss, reason = "a rate")]
     let rate = count as f64 / time.as_secs_f64();
-    println!(
-        "{{\"per_s\": {rate:.1}, \"p50_ms\": {:.3}, \"p99_ms\": {:.3}}}",
-        at(0.5),
-        at(0.99)
-    );
+    let (half, most) = (at(0.5), at(0.99));
+    writeln!(
+        std::io::stdout(),
+        "{{\"per_s\": {rate:.1}, \"p50_ms\": {half:.3}, \"p99_ms\": {most:.3}}}"
+    )?;
     Ok(())
 }
 

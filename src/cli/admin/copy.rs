@@ -18,7 +18,8 @@ pub(in super::super) struct CopyArgs {
     #[arg(long, value_name = "URL", hide_env_values = true)]
     to_database: DatabaseSetting,
 
-    /// Bucket or folder to copy bodies, results, datasets and files into: s3://BUCKET/PREFIX or file:///FOLDER
+    /// Bucket or folder to copy bodies, results, datasets and files into: `s3://BUCKET/PREFIX` or
+    /// `file:///FOLDER`
     #[arg(long, value_name = "URL")]
     to_objects: ObjectsUrl,
 

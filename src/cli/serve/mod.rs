@@ -67,7 +67,7 @@ pub(super) struct ServeArgs {
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 
-    /// PostgreSQL database that several servers may share: postgres://USER:PASSWORD@HOST/DATABASE [default: a
+    /// PostgreSQL database that several servers may share: `postgres://USER:PASSWORD@HOST/DATABASE` [default: a
     /// database in the data directory]
     #[arg(long, value_name = "URL")]
     database: Option<DatabaseSetting>,

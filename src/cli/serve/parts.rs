@@ -190,11 +190,7 @@ impl RunningGateway {
         .await?;
         let batches = batches(&stores, &blobs).await?;
         let dispatches = settings.role.dispatches();
-        let webhooks = if dispatches {
-            Some(webhooks::start(&settings, &all, &stores).await?)
-        } else {
-            None
-        };
+        let webhooks = webhooks::start(&settings, &all, &stores).await?;
         let memory = BodyMemory::new(settings.limits.body_memory());
         let clock = Arc::new(RetentionClock::open(
             directory,

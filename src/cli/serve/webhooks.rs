@@ -8,12 +8,15 @@ use pkgtool_serve::service::upstream_client;
 use pkgtool_serve::task::Stores;
 use pkgtool_serve::webhook::{WebhookOptions, Webhooks};
 
-/// Starts to send events.
+/// Starts to send events, unless other servers do.
 pub(super) async fn start(
     settings: &GatewaySettings,
     accounts: &[Account],
     stores: &Stores,
-) -> Result<Webhooks, Failure> {
+) -> Result<Option<Webhooks>, Failure> {
+    if !settings.role.dispatches() {
+        return Ok(None);
+    }
     let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
     let webhooks = settings.webhooks.iter().map(|webhook| {
         Ok(WebhookOptions {
@@ -28,5 +31,5 @@ pub(super) async fn start(
     let store = stores.webhooks().await.map_err(|error| other(&error))?;
     let client = upstream_client().map_err(|error| other(&error))?;
     let started = Webhooks::start(store, webhooks, client).await;
-    started.map_err(|error| other(&error))
+    started.map(Some).map_err(|error| other(&error))
 }

@@ -311,7 +311,7 @@ fn manifests_are_right() {
     for name in ["compose.yaml", "kubernetes.yaml"] {
         text.push_str(&std::fs::read_to_string(folder.join(name)).expect("a file"));
     }
-    let variables = Regex::new(r#"(PKGTOOL_[A-Z_]+): (\S+)"#).expect("a pattern");
+    let variables = Regex::new(r"(PKGTOOL_[A-Z_]+): (\S+)").expect("a pattern");
     let variables: Vec<(&str, &str)> = variables
         .captures_iter(&text)
         .map(|found| {

@@ -334,14 +334,14 @@ impl SqlBatches {
             "SELECT 1 FROM batch WHERE ended_at IS NULL AND node IS DISTINCT FROM ?1 LIMIT 1";
         let held = "SELECT 1 FROM batch JOIN node ON node.id = batch.node
             WHERE ended_at IS NULL AND node.id <> ?1 LIMIT 1";
-        let hold = "UPDATE batch SET node = ?1 WHERE ended_at IS NULL";
+        let take = "UPDATE batch SET node = ?1 WHERE ended_at IS NULL";
         let server = values![server];
         if self.0.row(free, &server, |_| Ok(()))?.is_none() {
             return Ok(());
         }
         self.0.write(|connection| {
             if connection.row(held, &server, |_| Ok(()))?.is_none() {
-                connection.execute(hold, &server)?;
+                connection.execute(take, &server)?;
             }
             Ok(())
         })

@@ -52,14 +52,14 @@ pub(super) async fn hold(
 ) -> Result<AccountLoads, Fault> {
     let numbers: Vec<i64> = accounts.iter().map(|account| account.0).collect();
     let hold = transaction.prepare_cached(HOLD).await?;
-    let mut held = transaction.query(&hold, &[&numbers]).await?;
-    if held.len() < numbers.len() {
+    let mut found = transaction.query(&hold, &[&numbers]).await?;
+    if found.len() < numbers.len() {
         let make =
             "INSERT INTO account_load (account) SELECT unnest($1::BIGINT[]) ON CONFLICT DO NOTHING";
         transaction.execute(make, &[&numbers]).await?;
-        held = transaction.query(&hold, &[&numbers]).await?;
+        found = transaction.query(&hold, &[&numbers]).await?;
     }
-    held.iter().map(read).collect()
+    found.iter().map(read).collect()
 }
 
 /// Stores the counts of accounts that this transaction holds.
@@ -98,19 +98,19 @@ pub(super) async fn hold_rates(
     let numbers: Vec<i64> = limits.keys().map(|account| account.0).collect();
     let hold = "SELECT account, recent FROM account_rate WHERE account = ANY($1) ORDER BY account FOR UPDATE";
     let hold = transaction.prepare_cached(hold).await?;
-    let mut held = transaction.query(&hold, &[&numbers]).await?;
-    if held.len() < numbers.len() {
+    let mut found = transaction.query(&hold, &[&numbers]).await?;
+    if found.len() < numbers.len() {
         let make = "INSERT INTO account_rate (account, recent) SELECT unnest($1::BIGINT[]), ''
             ON CONFLICT DO NOTHING";
         transaction.execute(make, &[&numbers]).await?;
-        held = transaction.query(&hold, &[&numbers]).await?;
+        found = transaction.query(&hold, &[&numbers]).await?;
     }
     let read = |row: &Row| {
         let account = AccountId(row.try_get(0)?);
         let limit = limits.get(&account).copied().unwrap_or(0);
         Ok((account, RateWindow::decode(row.try_get(1)?, limit)))
     };
-    held.iter().map(read).collect()
+    found.iter().map(read).collect()
 }
 
 /// Stores the requests of accounts that this transaction holds.

@@ -242,6 +242,6 @@ async fn hold_accounts(
         if waits { "" } else { " SKIP LOCKED" }
     );
     let hold = transaction.prepare_cached(&sql).await?;
-    let held = transaction.query(&hold, &[&numbers]).await?;
-    held.iter().map(accounts::read).collect()
+    let found = transaction.query(&hold, &[&numbers]).await?;
+    found.iter().map(accounts::read).collect()
 }

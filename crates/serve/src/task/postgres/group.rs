@@ -283,10 +283,10 @@ async fn hold_tasks(
     let sql = "SELECT id, attempt, caller, node, crashes, retries, bytes FROM task_active
         WHERE id = ANY($1) ORDER BY id FOR UPDATE";
     let hold = transaction.prepare_cached(sql).await?;
-    let held = transaction.query(&hold, &[&ids]).await?;
+    let found = transaction.query(&hold, &[&ids]).await?;
     let read = |row: &Row| {
         let lease = rows::lease(row)?;
-        let held = HeldTask {
+        let task = HeldTask {
             caller: AccountId(row.try_get(2)?),
             node: row.try_get(3)?,
             attempt: lease.attempt,
@@ -294,9 +294,9 @@ async fn hold_tasks(
             retries: row.try_get(5)?,
             bytes: rows::number(row, 6)?,
         };
-        Ok((lease.task, held))
+        Ok((lease.task, task))
     };
-    held.iter().map(read).collect()
+    found.iter().map(read).collect()
 }
 
 /// Finds the tasks of idempotency keys. The accounts are held, so no other transaction adds one.

@@ -259,7 +259,7 @@ impl Dispatcher {
         match reaped.await {
             Ok(0) => {}
             Ok(tasks) => {
-                tracing::warn!(tasks, "tasks of a server that is gone return to the queue")
+                tracing::warn!(tasks, "tasks of a server that is gone return to the queue");
             }
             Err(error) => {
                 tracing::error!(%error, "cannot return tasks of other servers to the queue");
@@ -307,6 +307,6 @@ async fn changed(news: &mut Option<watch::Receiver<u64>>) {
         None => true,
     };
     if closed {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
