@@ -26,6 +26,7 @@ pub(crate) mod objects;
 pub(crate) mod onnx;
 #[cfg(feature = "run")]
 pub(crate) mod other_inputs;
+#[cfg(all(feature = "serve", unix))]
 pub(crate) mod postgres;
 pub(crate) mod repository;
 pub(crate) mod run;
