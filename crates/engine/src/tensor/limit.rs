@@ -117,7 +117,7 @@ pub fn format_bytes(bytes: u64) -> String {
 }
 
 /// Phrases with which libraries, allocators and loaders report that memory ran out.
-const SHORTAGE_PHRASES: [&str; 14] = [
+const SHORTAGE_PHRASES: [&str; 15] = [
     "memory allocation of",
     "bad_alloc",
     "bad allocation",
@@ -134,6 +134,8 @@ const SHORTAGE_PHRASES: [&str; 14] = [
     "unable to create thread",
     // A panic for lack of memory that cannot even unwind.
     "failed to initiate panic",
+    // The C library cannot map the library that unwinds a thread that ends.
+    "libgcc_s.so.1 must be installed",
 ];
 
 /// Returns whether a text reports that memory ran out.
@@ -151,6 +153,14 @@ mod tests {
         assert_eq!(format_bytes(1536), "1.5 KiB");
         assert_eq!(format_bytes(512 << 20), "512 MiB");
         assert_eq!(format_bytes(u64::MAX), "17179869183.9 GiB");
+    }
+
+    #[test]
+    fn a_thread_that_cannot_unwind_reports_a_shortage() {
+        assert!(reports_shortage(
+            "libgcc_s.so.1 must be installed for pthread_exit to work"
+        ));
+        assert!(!reports_shortage("signal: 6 (SIGABRT)"));
     }
 
     #[test]
