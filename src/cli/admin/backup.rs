@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::super::directory::DataDirectoryArgs;
 use super::super::exit::{Exit, Failure};
 use super::super::output;
-use super::{bytes, data};
+use super::{bytes, data, warn_of_missing};
 use pkgtool_base::diagnostic::book;
 use pkgtool_serve::database::DatabaseUrl;
 use pkgtool_serve::task::{BackupError, backup};
@@ -60,16 +60,7 @@ pub(super) async fn run(args: &BackupArgs) -> Result<Exit, Failure> {
         );
         output::print_message("warning", &message);
     }
-    for path in &made.missing {
-        let message =
-            format!("blobs/{path} was missing or altered before the backup, so it is not included");
-        output::print_message("warning", &message);
-    }
-    Ok(if made.missing.is_empty() {
-        Exit::Clean
-    } else {
-        Exit::Findings
-    })
+    Ok(warn_of_missing(&made.missing, "backup"))
 }
 
 impl From<BackupError> for Failure {

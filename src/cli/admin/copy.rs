@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::super::exit::{Exit, Failure};
 use super::super::{data_dir, objects, output};
-use super::bytes;
+use super::{bytes, require_data, warn_of_missing};
 use pkgtool_base::diagnostic::book;
 use pkgtool_serve::database::{DataLock, DatabaseUrl, server_name};
 use pkgtool_serve::gateway::settings::DatabaseSetting;
@@ -44,13 +44,7 @@ Exit codes:
 pub(super) async fn run(args: &CopyArgs) -> Result<Exit, Failure> {
     let directory = data_dir::of(&args.data_dir.clone().unwrap_or_default());
     let directory = directory.map_err(Failure::Other)?;
-    let file = DatabaseUrl::file_in(&directory);
-    if !file.is_file() {
-        return Err(Failure::Nothing(format!(
-            "{}: no gateway data found; set its directory with --data-dir",
-            directory.display()
-        )));
-    }
+    require_data(&directory, &DatabaseUrl::file_in(&directory))?;
     let into = args.to_database.url(&directory);
     let DatabaseUrl::Postgres(_) = into else {
         return Err(Failure::Other(
@@ -78,16 +72,7 @@ pub(super) async fn run(args: &CopyArgs) -> Result<Exit, Failure> {
              shall serve them",
         );
     }
-    for path in &done.missing {
-        let message =
-            format!("blobs/{path} was missing or altered before the copy, so it is not included");
-        output::print_message("warning", &message);
-    }
-    Ok(if done.missing.is_empty() {
-        Exit::Clean
-    } else {
-        Exit::Findings
-    })
+    Ok(warn_of_missing(&done.missing, "copy"))
 }
 
 impl From<TransferError> for Failure {

@@ -8,9 +8,12 @@ mod purge;
 mod servers;
 mod status;
 
+use std::path::{Path, PathBuf};
+
 use super::block_on::block_on;
 use super::directory::DataDirectoryArgs;
 use super::exit::{Exit, Failure};
+use super::output;
 use pkgtool_serve::database::DatabaseUrl;
 
 /// The commands below `admin`.
@@ -48,17 +51,38 @@ pub(super) fn run(command: &AdminCommand) -> Result<Exit, Failure> {
 }
 
 /// Returns the data directory and the database. A file must exist, so that a mistyped name does not create one.
-fn data(place: &DataDirectoryArgs) -> Result<(std::path::PathBuf, DatabaseUrl), Failure> {
+fn data(place: &DataDirectoryArgs) -> Result<(PathBuf, DatabaseUrl), Failure> {
     let directory = place.directory()?;
     let database = place.database()?;
-    match &database {
-        DatabaseUrl::Sqlite(file) if !file.is_file() => {}
-        _ => return Ok((directory, database)),
+    if let DatabaseUrl::Sqlite(file) = &database {
+        require_data(&directory, file)?;
+    }
+    Ok((directory, database))
+}
+
+/// Checks that a data directory has its database.
+fn require_data(directory: &Path, file: &Path) -> Result<(), Failure> {
+    if file.is_file() {
+        return Ok(());
     }
     Err(Failure::Nothing(format!(
         "{}: no gateway data found; set its directory with --data-dir",
         directory.display()
     )))
+}
+
+/// Warns of blobs that a copy lacks, and returns the exit code that says so. `copy` is `backup` or `copy`.
+fn warn_of_missing(missing: &[String], copy: &str) -> Exit {
+    for path in missing {
+        let message =
+            format!("blobs/{path} was missing or altered before the {copy}, so it is not included");
+        output::print_message("warning", &message);
+    }
+    if missing.is_empty() {
+        Exit::Clean
+    } else {
+        Exit::Findings
+    }
 }
 
 /// Formats a number of bytes for people.

@@ -5,13 +5,11 @@ use std::time::{Duration, Instant};
 use super::super::directory::{DataDirectoryArgs, span};
 use super::super::exit::{Exit, Failure};
 use super::super::output;
+use pkgtool_serve::gateway::settings::GatewaySettings;
 use pkgtool_serve::task::{ServerInfo, SharedServers, Stores};
 
 /// Interval between looks at a server that runs its last tasks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
-
-/// Number of crashes after which a task is canceled, as the default of `limits.attempts`.
-const ATTEMPTS: u32 = 3;
 
 /// Arguments of `pkgtool admin drain`.
 #[derive(Debug, clap::Args)]
@@ -71,7 +69,8 @@ pub(super) async fn drain(args: &DrainArgs) -> Result<Exit, Failure> {
 pub(super) async fn requeue(args: &RequeueArgs) -> Result<Exit, Failure> {
     let servers = shared(&args.place).await?;
     let name = find(&servers, &args.server).await?.name;
-    let count = servers.requeue(&name, ATTEMPTS).await?;
+    let attempts = GatewaySettings::default().limits.attempts;
+    let count = servers.requeue(&name, attempts).await?;
     output::print(&format!("{count} tasks of {name} returned to the queue\n"))?;
     Ok(Exit::Clean)
 }
@@ -79,7 +78,7 @@ pub(super) async fn requeue(args: &RequeueArgs) -> Result<Exit, Failure> {
 async fn shared(place: &DataDirectoryArgs) -> Result<SharedServers, Failure> {
     let database = place.database()?;
     let stores = Stores::open(&database).await?;
-    stores.servers().await?.ok_or_else(|| {
+    stores.servers().ok_or_else(|| {
         Failure::Other(format!(
             "{database}: only servers that share a PostgreSQL database are listed there; set --database"
         ))

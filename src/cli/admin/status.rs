@@ -44,7 +44,7 @@ pub(super) async fn run(args: &StatusArgs) -> Result<Exit, Failure> {
         blobs: FileStats::below(&directory.join("blobs")),
         bucket: BucketRecord::of(&directory).read()?.map(String::from),
         free: disk_free(&directory),
-        servers: match stores.servers().await? {
+        servers: match stores.servers() {
             Some(servers) => Some(servers.list().await?),
             None => None,
         },

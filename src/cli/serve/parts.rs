@@ -285,20 +285,12 @@ impl RunningGateway {
             let left = deadline.cut.saturating_duration_since(Instant::now());
             let queue = stop_by(
                 deadline,
-                async {
-                    if let Some(queue) = queue {
-                        queue.stop(left).await;
-                    }
-                },
+                queue.map(|queue| queue.stop(left)),
                 "tasks could not be returned to the queue in time; the next start does it",
             );
             let batches = stop_by(
                 deadline,
-                async {
-                    if let Some(batches) = batches {
-                        batches.stop().await;
-                    }
-                },
+                batches.map(BatchRunner::stop),
                 "batches could not be stopped in time; the next start continues them",
             );
             tokio::join!(queue, batches);
@@ -310,23 +302,19 @@ impl RunningGateway {
         }
         stop_by(
             deadline,
-            self.parts.jobs.stop(),
+            Some(self.parts.jobs.stop()),
             "training jobs could not be returned to the queue in time; the next start does it",
         )
         .await;
         stop_by(
             deadline,
-            self.parts.services.stop(),
+            Some(self.parts.services.stop()),
             "sessions were terminated at the end of the grace period",
         )
         .await;
         stop_by(
             deadline,
-            async {
-                if let Some(webhooks) = self.webhooks {
-                    webhooks.stop().await;
-                }
-            },
+            self.webhooks.map(Webhooks::stop),
             "webhooks could not be stopped in time; the next start sends the rest",
         )
         .await;
@@ -338,9 +326,11 @@ impl RunningGateway {
     }
 }
 
-/// Waits for a part to stop, until the end of the grace period; then logs the consequence.
-async fn stop_by(deadline: Deadline, stop: impl Future<Output = ()>, consequence: &str) {
-    if tokio::time::timeout_at(deadline.end, stop).await.is_err() {
+/// Waits for a part to stop, if this server has it, until the end of the grace period; then logs the consequence.
+async fn stop_by(deadline: Deadline, stop: Option<impl Future<Output = ()>>, consequence: &str) {
+    if let Some(stop) = stop
+        && tokio::time::timeout_at(deadline.end, stop).await.is_err()
+    {
         tracing::warn!("{consequence}");
     }
 }
@@ -368,7 +358,7 @@ fn start_queue(parts: &GatewayParts, caps: Caps) -> TaskQueue {
 
 /// Checks that the servers that share the database share their objects, too.
 async fn agree_on_objects(stores: &Stores, settings: &GatewaySettings) -> Result<(), Failure> {
-    let Some(servers) = stores.servers().await? else {
+    let Some(servers) = stores.servers() else {
         return Ok(());
     };
     let url = settings.objects.url.0.as_ref();

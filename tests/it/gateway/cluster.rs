@@ -9,7 +9,7 @@ use regex::Regex;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{first_output, package};
+use super::{first_output, package, pass_again};
 use crate::support::environment::EnvironmentPiece;
 use crate::support::gateway::{Gateway, ON_POSTGRES, Setup};
 use crate::support::http::Upstream;
@@ -44,20 +44,7 @@ fn tests_of_stored_work_pass_on_postgresql() {
     {
         return;
     }
-    let tests = std::env::current_exe().expect("these tests");
-    let ran = Command::new(tests)
-        .args(ON_POSTGRES_TOO)
-        .args(NOT_ON_POSTGRES.iter().flat_map(|test| ["--skip", test]))
-        .args(["--test-threads", "2"])
-        .env(ON_POSTGRES, "1")
-        .output()
-        .expect("they run");
-    let said = String::from_utf8_lossy(&ran.stdout);
-    assert!(ran.status.success(), "{said}");
-    let passed = said
-        .lines()
-        .filter(|line| line.starts_with("test ") && line.ends_with("... ok"));
-    assert!(passed.count() >= 35, "{said}");
+    pass_again(ON_POSTGRES, &ON_POSTGRES_TOO, &NOT_ON_POSTGRES, 35);
 }
 
 /// Servers on one database, with one folder for objects, and the services `negate` and `relu`.

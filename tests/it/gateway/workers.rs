@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::{Notify, watch};
 
-use super::examples;
+use super::{examples, pass_again};
 use crate::support::environment::EnvironmentPiece;
 use crate::support::gateway::{Gateway, ON_WORKERS, Setup};
 use crate::support::run::pkgtool;
@@ -959,20 +959,7 @@ fn tests_of_services_pass_on_a_worker() {
     if std::env::var_os(ON_WORKERS).is_some() {
         return;
     }
-    let tests = std::env::current_exe().expect("these tests");
-    let ran = Command::new(tests)
-        .args(ON_WORKERS_TOO)
-        .args(NOT_ON_WORKERS.iter().flat_map(|test| ["--skip", test]))
-        .args(["--test-threads", "2"])
-        .env(ON_WORKERS, "1")
-        .output()
-        .expect("they run");
-    let said = String::from_utf8_lossy(&ran.stdout);
-    assert!(ran.status.success(), "{said}");
-    let passed = said
-        .lines()
-        .filter(|line| line.starts_with("test ") && line.ends_with("... ok"));
-    assert!(passed.count() >= 40, "{said}");
+    pass_again(ON_WORKERS, &ON_WORKERS_TOO, &NOT_ON_WORKERS, 40);
 }
 
 /// Tests that run a second time, with the models on a worker.

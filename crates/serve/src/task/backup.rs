@@ -14,7 +14,9 @@ use sha2::{Digest, Sha256};
 
 use super::bucket_record::{BLOBS_DIRECTORY, BUCKET_RECORD, BucketRecord};
 use super::hold::BlobLock;
-use super::{Blobs, Statistics, Stores, TaskStore};
+use super::names::BlobNames;
+use super::recorded::RecordedBlobs;
+use super::{Statistics, Stores};
 use crate::database::{
     DatabaseError, DatabaseUrl, Timestamp, make_directory, sync_path, sync_tree,
 };
@@ -31,9 +33,6 @@ const IN_PROGRESS_DIRECTORY: &str = "making";
 
 /// Maximum number of attempts to copy training results that change meanwhile.
 const MAX_COPY_ATTEMPTS: u32 = 5;
-
-/// Number of blobs requested per page.
-const BLOBS_PER_PAGE: usize = 1000;
 
 /// Summary of a backup.
 #[derive(Debug, Clone, Default)]
@@ -123,8 +122,7 @@ async fn copy(data: &Path, staging: &Path) -> Result<Backup, BackupError> {
         ..Backup::default()
     };
     if backup.bucket.is_none() {
-        copy_blobs(&*tasks, (data, staging), &mut backup).await?;
-        copy_files(&copied, (data, staging), &mut backup).await?;
+        copy_blobs(&copied, (data, staging), &mut backup).await?;
     }
     copy_results(
         &data.join(RESULTS_DIRECTORY),
@@ -140,39 +138,23 @@ async fn copy(data: &Path, staging: &Path) -> Result<Backup, BackupError> {
     Ok(backup)
 }
 
-/// Copies datasets and files of batches.
-async fn copy_files(
+/// Copies all blobs that records name.
+async fn copy_blobs(
     copied: &Stores,
     (data, staging): (&Path, &Path),
     backup: &mut Backup,
 ) -> Result<(), BackupError> {
-    for dataset in copied.training().await?.datasets(None).await? {
-        let of = (dataset.is.size, dataset.is.sha256);
-        copy_recorded_blob(&dataset.is.blob, of, (data, staging), backup)?;
-    }
-    for file in copied.batches().await?.all_files().await? {
-        let of = (file.is.size, file.is.sha256);
-        copy_recorded_blob(&file.is.blob, of, (data, staging), backup)?;
-    }
-    Ok(())
-}
-
-async fn copy_blobs(
-    tasks: &dyn TaskStore,
-    (data, staging): (&Path, &Path),
-    backup: &mut Backup,
-) -> Result<(), BackupError> {
     make_directory(&staging.join(BLOBS_DIRECTORY))?;
-    let mut after = None;
+    let mut blobs = RecordedBlobs::of(copied).await?;
     loop {
-        let page = tasks.blobs(after, BLOBS_PER_PAGE).await?;
-        let Some(last) = page.last() else {
+        let page = blobs.next_page().await?;
+        if page.is_empty() {
             return Ok(());
-        };
-        after = Some(last.task);
+        }
         for blob in &page {
+            let path = blob.name(BlobNames::ByShard).to_string();
             let of = (blob.size, blob.sha256);
-            copy_recorded_blob(&Blobs::path(blob), of, (data, staging), backup)?;
+            copy_recorded_blob(&path, of, (data, staging), backup)?;
         }
     }
 }

@@ -22,7 +22,7 @@ use super::names::BlobNames;
 use super::object_error::storage_reason;
 use super::objects::ObjectStorage;
 use super::parts::{ObjectParts, is_single_put};
-use super::{Lease, NamedBlob, StoredContent, TaskId};
+use super::{Lease, StoredContent, TaskId};
 use crate::database::{DatabaseError, DatabaseResult};
 use crate::service::{BodyBuffer, BodyReservation};
 
@@ -37,7 +37,7 @@ pub struct Blobs {
     max_record_bytes: usize,
 }
 
-/// Where blobs are stored.
+/// The place of the blobs.
 pub(super) enum BlobPlace {
     /// Files in a local directory.
     Directory {
@@ -83,16 +83,6 @@ impl Blobs {
     pub fn with_records_of(mut self, bytes: usize) -> Self {
         self.max_record_bytes = bytes;
         self
-    }
-
-    /// Returns the path of a blob below the blob directory.
-    pub fn path(blob: &NamedBlob) -> String {
-        let task = blob.task;
-        let name = match blob.attempt {
-            None => BlobNames::ByShard.body(task),
-            Some(attempt) => BlobNames::ByShard.answer(Lease { task, attempt }),
-        };
-        name.to_string()
     }
 
     /// Returns the bucket of the objects; `None` if blobs are local files.

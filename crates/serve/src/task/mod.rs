@@ -29,9 +29,10 @@ mod postgres;
 mod queue;
 mod rate;
 mod record;
-mod servers;
+mod recorded;
 mod sqlite;
 mod store;
+mod stored;
 mod stores;
 mod sweep;
 mod times;
@@ -55,12 +56,12 @@ pub use limits::{Caps, Limit, Quota, TaskLimits};
 pub use object_error::ObjectsError;
 pub use objects::ObjectStorage;
 pub use objects_url::{InvalidObjectsUrl, ObjectsUrl};
+pub use postgres::{ServerInfo, SharedServers};
 pub use queue::{FindNamedService, PausedServices, QueueOptions, TaskQueue};
 pub use record::{
     ClaimedTask, Deletion, Idempotency, Lease, NamedBlob, NewTask, OnCrash, RemovedTasks,
     Statistics, Status, StoredContent, Task, TaskFailure, TaskOutcome,
 };
-pub use servers::{ServerInfo, SharedServers};
 pub use store::{EnqueueError, TaskEvent, TaskStore};
 pub use stores::Stores;
 pub use sweep::SweepCursor;

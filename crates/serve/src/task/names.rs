@@ -5,7 +5,7 @@
 
 use object_store::path::Path as Name;
 
-use super::{Lease, TaskId};
+use super::{Lease, NamedBlob, TaskId};
 
 /// Folders of the blobs of tasks.
 pub(super) const BODIES: &str = "body";
@@ -30,6 +30,15 @@ impl BlobNames {
     pub(super) fn answer(self, lease: Lease) -> Name {
         let (task, attempt) = (lease.task, lease.attempt);
         Name::from(format!("{ANSWERS}/{}/{task}.{attempt}", self.folder(task)))
+    }
+
+    /// Returns the name of a blob that a task needs.
+    pub(super) fn blob(self, blob: &NamedBlob) -> Name {
+        let task = blob.task;
+        match blob.attempt {
+            None => self.body(task),
+            Some(attempt) => self.answer(Lease { task, attempt }),
+        }
     }
 
     /// Returns the name of a file. The prefix `d-` differs from all task names, so the sweep of

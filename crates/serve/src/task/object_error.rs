@@ -18,7 +18,7 @@ pub struct ObjectsError {
     fault: ObjectsFault,
 }
 
-/// What is wrong with the storage.
+/// A fault of the storage.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(super) enum ObjectsFault {
     /// The settings are incomplete or contradict each other.

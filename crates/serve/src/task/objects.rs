@@ -42,7 +42,7 @@ const MAX_PROBE_TIME: Duration = Duration::from_secs(5);
 /// How long the result of a probe is cached.
 const PROBE_CACHE_TIME: Duration = Duration::from_secs(10);
 
-/// Where a folder is, for errors.
+/// The endpoint of a folder, for errors.
 const MOUNTED: &str = "this machine";
 
 /// Folder of the probe objects, and their content.

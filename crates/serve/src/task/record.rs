@@ -155,6 +155,15 @@ pub struct RemovedTasks {
     pub blobs: Vec<Lease>,
 }
 
+impl RemovedTasks {
+    /// Lists `count` removed tasks or answers, of which these were blobs.
+    pub(super) fn new(count: usize, blobs: impl Iterator<Item = Lease>) -> Self {
+        let mut blobs: Vec<Lease> = blobs.collect();
+        blobs.sort_unstable_by_key(|lease| lease.task);
+        Self { count, blobs }
+    }
+}
+
 /// Result of deleting a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Deletion {

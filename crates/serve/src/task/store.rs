@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{broadcast, watch};
 
-use super::limits::{Limit, TaskLimits};
+use super::limits::{Limit, Quota, TaskLimits};
 use super::record::{
     ClaimedTask, Deletion, Lease, NamedBlob, NewTask, RemovedTasks, Statistics, Status, Task,
     TaskFailure,
@@ -72,6 +72,26 @@ pub enum EnqueueError {
     /// The store failed.
     #[error(transparent)]
     Database(#[from] DatabaseError),
+}
+
+impl EnqueueError {
+    /// Checks that a request of `size` bytes fits into a quota, given the stored tasks and bytes.
+    pub(super) fn check_quota(
+        quota: Quota,
+        (tasks, bytes): (u64, u64),
+        size: u64,
+    ) -> Result<(), Self> {
+        let limit = quota.tasks;
+        if limit > 0 && tasks >= limit {
+            return Err(Self::TooManyStored { limit });
+        }
+        let held = bytes.saturating_add(quota.other_bytes);
+        let limit = quota.bytes;
+        if limit > 0 && held.saturating_add(size) > limit {
+            return Err(Self::TooManyBytes { held, size, limit });
+        }
+        Ok(())
+    }
 }
 
 /// A change of a task's state.

@@ -105,13 +105,10 @@ impl Stores {
     }
 
     /// Returns the servers that share the database; `None` if it is that of one server.
-    pub async fn servers(&self) -> DatabaseResult<Option<SharedServers>> {
+    pub fn servers(&self) -> Option<SharedServers> {
         match &self.opened {
-            Opened::Sqlite(_) => Ok(None),
-            Opened::Postgres(database) => {
-                let tasks = PostgresTasks::open(database).await?;
-                Ok(Some(SharedServers(tasks)))
-            }
+            Opened::Sqlite(_) => None,
+            Opened::Postgres(database) => Some(SharedServers(database.clone())),
         }
     }
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use deadpool_postgres::{
     ClientWrapper, Hook, HookError, Manager, ManagerConfig, Object, Pool, RecyclingMethod,
-    Runtime as PoolRuntime,
+    Runtime as PoolRuntime, Transaction,
 };
 use futures_util::future::BoxFuture;
 use rustls::{ClientConfig, RootCertStore};
@@ -116,7 +116,7 @@ impl Postgres {
             database.migrate().await?;
             let client = database.connection().await?;
             let read = node::read_clock(&client).await;
-            read.map_err(|error| database.error(&error))
+            read.map_err(|error| database.0.driver.place.error(&error))
         };
         database.0.driver.wait(opened)?;
         Ok(database)
@@ -149,7 +149,7 @@ impl Postgres {
     /// one. It goes on even if the caller leaves.
     pub(crate) async fn with<T: Send + 'static>(
         &self,
-        call: impl for<'c> Fn(&'c mut Object) -> BoxFuture<'c, DatabaseResult<T>>
+        call: impl for<'c> Fn(&'c mut Object) -> BoxFuture<'c, Result<T, tokio_postgres::Error>>
         + Send
         + Sync
         + 'static,
@@ -171,17 +171,42 @@ impl Postgres {
         done.map_err(|error| self.0.driver.place.other(error.to_string()))?
     }
 
+    /// Calls a function in a transaction whose statements see what was committed before each of them. Otherwise like
+    /// [`Self::with`].
+    pub(crate) async fn transact<T: Send + 'static>(
+        &self,
+        change: impl for<'t> Fn(&'t Transaction<'t>) -> BoxFuture<'t, Result<T, tokio_postgres::Error>>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    ) -> DatabaseResult<T> {
+        self.with(move |client| {
+            let change = change.clone();
+            Box::pin(async move {
+                let begin = client.build_transaction();
+                let begin = begin.isolation_level(IsolationLevel::ReadCommitted);
+                let transaction = begin.start().await?;
+                let done = change(&transaction).await?;
+                transaction.commit().await?;
+                Ok(done)
+            })
+        })
+        .await
+    }
+
     async fn attempt_with<T>(
         &self,
-        call: &impl for<'c> Fn(&'c mut Object) -> BoxFuture<'c, DatabaseResult<T>>,
+        call: &impl for<'c> Fn(&'c mut Object) -> BoxFuture<'c, Result<T, tokio_postgres::Error>>,
     ) -> DatabaseResult<T> {
         let mut client = self.connection().await?;
+        let place = &self.0.driver.place;
         let Ok(done) = tokio::time::timeout(MAX_WORK_TIME, call(&mut client)).await else {
-            // What comes late on this connection must not meet another call.
+            // The answer to this call may still arrive, so no other call may use the connection.
             drop(Object::take(client));
-            return Err(self.0.driver.place.no_answer(MAX_WORK_TIME));
+            return Err(place.no_answer(MAX_WORK_TIME));
         };
-        done
+        done.map_err(|error| place.error(&error))
     }
 
     /// Runs work on the runtime of the connections until it ends or the handle is dropped.
@@ -193,14 +218,9 @@ impl Postgres {
     }
 
     /// Returns a free connection. Must be called on the runtime of the connections.
-    pub(crate) async fn connection(&self) -> DatabaseResult<Object> {
+    async fn connection(&self) -> DatabaseResult<Object> {
         let client = self.0.pool.get().await;
         client.map_err(|error| self.0.driver.place.pool_error(error))
-    }
-
-    /// Converts an error of the database.
-    pub(crate) fn error(&self, error: &tokio_postgres::Error) -> DatabaseError {
-        self.0.driver.place.error(error)
     }
 
     /// Calls a function with a connection. Each of its statements is a transaction.

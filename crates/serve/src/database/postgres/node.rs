@@ -24,7 +24,7 @@ pub struct NodeOptions {
 #[derive(Debug)]
 pub(crate) struct ServerNode {
     options: NodeOptions,
-    /// 0 while there is no row.
+    /// The number of the row; 0 without one.
     number: AtomicI64,
 }
 
@@ -44,7 +44,7 @@ impl ServerNode {
         self.options.lease
     }
 
-    /// Returns the number of the row; 0 if there is none.
+    /// Returns the number of the row; 0 without one.
     pub(crate) fn number(&self) -> i64 {
         self.number.load(Ordering::Acquire)
     }

@@ -76,7 +76,7 @@ pub struct GatewaySettings {
     pub data_dir: PathBuf,
     /// URL of a PostgreSQL database, which several servers may share; empty: a database in the data directory.
     pub database: DatabaseSetting,
-    /// What this server does among those that share the database: `all`, `api` or `dispatcher`.
+    /// The work of this server, if several servers share the database: `all`, `api` or `dispatcher`.
     pub role: ServerRole,
     /// Packages whose services belong to the account `local`: directories, or addresses on servers.
     pub packages: Vec<PathBuf>,

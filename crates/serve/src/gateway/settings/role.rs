@@ -1,4 +1,4 @@
-//! What a server does among those that share a database.
+//! The share of the work of a server, if several servers share a database.
 
 use std::str::FromStr;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{DatabaseSetting, GatewaySettings, SettingsError, require};
 
-/// What a server does.
+/// The work of a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ServerRole {

@@ -23,7 +23,7 @@ pub(super) struct Claim {
     pub(super) node: i64,
 }
 
-/// What a claim found.
+/// The result of a claim.
 pub(super) enum ClaimOutcome {
     Claimed(Vec<ClaimedTask>),
     /// The node's row is gone.
@@ -115,8 +115,8 @@ impl Claim {
         all.into_iter().take(self.max).collect()
     }
 
-    /// Claims in rounds, until there is no room or no task. A second round is needed only if an account has fewer
-    /// tasks that may run than it has waiting tasks.
+    /// Claims in rounds, until no place is free or no task is left. A second round is necessary only for tasks of paused
+    /// services: they wait, but are not claimed.
     async fn take(
         &self,
         transaction: &Transaction<'_>,

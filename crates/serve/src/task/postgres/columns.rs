@@ -1,5 +1,7 @@
 //! Rows to store, column by column: one statement stores those of a whole group.
 
+use std::borrow::Cow;
+
 use deadpool_postgres::Transaction;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
@@ -11,77 +13,84 @@ use crate::task::{NewTask, OnCrash, StoredContent, TaskId};
 
 /// Content in the columns of a table.
 #[derive(Debug, Default)]
-struct ContentColumns {
-    inline: Vec<Option<Vec<u8>>>,
+struct ContentColumns<'g> {
+    inline: Vec<Option<&'g [u8]>>,
     size: Vec<Option<i64>>,
-    sha256: Vec<Option<Vec<u8>>>,
+    sha256: Vec<Option<&'g [u8]>>,
 }
 
 /// Tasks to insert, and their idempotency keys.
 #[derive(Debug, Default)]
-pub(super) struct NewRows {
+pub(super) struct NewRows<'g> {
     id: Vec<Uuid>,
     caller: Vec<i64>,
     owner: Vec<i64>,
-    service: Vec<String>,
+    service: Vec<&'g str>,
     created_at: Vec<i64>,
     retries: Vec<bool>,
-    config: Vec<Option<String>>,
-    data_type: Vec<Option<String>>,
-    body: ContentColumns,
+    config: Vec<Option<Cow<'g, str>>>,
+    data_type: Vec<Option<Cow<'g, str>>>,
+    body: ContentColumns<'g>,
     bytes: Vec<i64>,
     repeat_caller: Vec<i64>,
-    repeat_key: Vec<String>,
-    repeat_sha256: Vec<Vec<u8>>,
+    repeat_key: Vec<&'g str>,
+    repeat_sha256: Vec<&'g [u8]>,
     repeat_task: Vec<Uuid>,
 }
 
 /// Tasks that end.
 #[derive(Debug, Default)]
-pub(super) struct EndedRows {
+pub(super) struct EndedRows<'g> {
     id: Vec<Uuid>,
     completed_at: Vec<i64>,
     outcome: Vec<i64>,
-    answer: ContentColumns,
+    answer: ContentColumns<'g>,
     expires_at: Vec<Option<i64>>,
-    media_type: Vec<Option<String>>,
-    worker: Vec<Option<String>>,
+    media_type: Vec<Option<&'g str>>,
+    worker: Vec<Option<&'g str>>,
     failure_status: Vec<Option<i64>>,
-    failure_code: Vec<Option<String>>,
-    failure_message: Vec<Option<String>>,
+    failure_code: Vec<Option<&'g str>>,
+    failure_message: Vec<Option<Cow<'g, str>>>,
 }
 
-impl ContentColumns {
-    fn push(&mut self, content: Option<&StoredContent>) {
-        let (inline, blob) = match content {
-            None => (None, None),
-            Some(StoredContent::Inline(bytes)) => (Some(bytes.clone()), None),
-            Some(StoredContent::Blob { size, sha256 }) => (None, Some((*size, sha256.to_vec()))),
-        };
-        self.inline.push(inline);
-        self.size.push(blob.as_ref().map(|(size, _)| signed(*size)));
-        self.sha256.push(blob.map(|(_, sha256)| sha256));
+impl<'g> ContentColumns<'g> {
+    fn push(&mut self, content: &'g StoredContent) {
+        match content {
+            StoredContent::Inline(bytes) => self.push_bytes(Some(bytes)),
+            StoredContent::Blob { size, sha256 } => {
+                self.inline.push(None);
+                self.size.push(Some(signed(*size)));
+                self.sha256.push(Some(sha256));
+            }
+        }
+    }
+
+    /// Adds bytes in the record, or nothing.
+    fn push_bytes(&mut self, bytes: Option<&'g [u8]>) {
+        self.inline.push(bytes);
+        self.size.push(None);
+        self.sha256.push(None);
     }
 }
 
-impl NewRows {
+impl<'g> NewRows<'g> {
     /// Adds a task.
-    pub(super) fn push(&mut self, task: &NewTask, now: Timestamp) {
-        let text = |text: &Option<String>| text.as_deref().map(|it| storable(it).into_owned());
+    pub(super) fn push(&mut self, task: &'g NewTask, now: Timestamp) {
+        let text = |text: &'g Option<String>| text.as_deref().map(storable);
         self.id.push(task.id.uuid());
         self.caller.push(task.caller.0);
         self.owner.push(task.owner.0);
-        self.service.push(task.service.clone());
+        self.service.push(&task.service);
         self.created_at.push(now.0);
         self.retries.push(task.on_crash == OnCrash::Retry);
         self.config.push(text(&task.config));
         self.data_type.push(text(&task.data_type));
-        self.body.push(Some(&task.body));
+        self.body.push(&task.body);
         self.bytes.push(signed(task.bytes()));
         if let Some(repeat) = &task.idempotency {
             self.repeat_caller.push(task.caller.0);
-            self.repeat_key.push(repeat.key.clone());
-            self.repeat_sha256.push(repeat.fingerprint.to_vec());
+            self.repeat_key.push(&repeat.key);
+            self.repeat_sha256.push(&repeat.fingerprint);
             self.repeat_task.push(task.id.uuid());
         }
     }
@@ -129,49 +138,45 @@ impl NewRows {
     }
 }
 
-impl EndedRows {
+impl<'g> EndedRows<'g> {
     /// Adds a task. Returns the bytes that its answer, or the body of its failure, counts.
     pub(super) fn push(
         &mut self,
         task: TaskId,
         (outcome, now): (i64, Timestamp),
-        how: &EndingKind,
+        how: &'g EndingKind,
     ) -> u64 {
         self.id.push(task.uuid());
         self.completed_at.push(now.0);
         self.outcome.push(outcome);
-        let answer = match how {
-            EndingKind::Answer(answer, expires_at) => {
-                let expires = answer.content.expires().then_some(expires_at.0);
-                self.expires_at.push(expires);
-                self.media_type.push(answer.media_type.clone());
-                self.worker.push(answer.worker.clone());
-                Some(answer.content.clone())
+        let (mut expires_at, mut failed) = (None, None);
+        let (media_type, worker, bytes) = match how {
+            EndingKind::Answer(answer, until) => {
+                expires_at = answer.content.expires().then_some(until.0);
+                self.answer.push(&answer.content);
+                (&answer.media_type, &answer.worker, answer.content.size())
             }
             EndingKind::Failure(failure) => {
-                self.expires_at.push(None);
-                self.media_type.push(failure.media_type.clone());
-                self.worker.push(failure.worker.clone());
-                failure.body.clone().map(StoredContent::Inline)
+                failed = Some(failure);
+                self.answer.push_bytes(failure.body.as_deref());
+                let bytes = failure.body.as_ref().map_or(0, Vec::len);
+                (&failure.media_type, &failure.worker, bytes as u64)
             }
             EndingKind::ByUser | EndingKind::PutBack { .. } => {
-                self.expires_at.push(None);
-                self.media_type.push(None);
-                self.worker.push(None);
-                None
+                self.answer.push_bytes(None);
+                (&None, &None, 0)
             }
         };
-        let failure = match how {
-            EndingKind::Failure(failure) => Some(failure),
-            _ => None,
-        };
-        self.failure_status
-            .push(failure.map(|it| i64::from(it.status)));
-        self.failure_code.push(failure.map(|it| it.code.clone()));
-        self.failure_message
-            .push(failure.map(|it| storable(&it.message).into_owned()));
-        self.answer.push(answer.as_ref());
-        answer.map_or(0, |answer| answer.size())
+        self.expires_at.push(expires_at);
+        self.media_type.push(media_type.as_deref());
+        self.worker.push(worker.as_deref());
+        let status = failed.map(|failure| i64::from(failure.status));
+        self.failure_status.push(status);
+        let code = failed.map(|failure| failure.code.as_str());
+        self.failure_code.push(code);
+        let message = failed.map(|failure| storable(&failure.message));
+        self.failure_message.push(message);
+        bytes
     }
 
     /// Moves the tasks to those that ended.

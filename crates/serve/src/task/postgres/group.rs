@@ -5,6 +5,7 @@
 //! is made only by whoever holds the task: the node's number and the attempt are checked in the transaction.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use deadpool_postgres::Transaction;
 use tokio_postgres::Row;
@@ -14,22 +15,23 @@ use uuid::Uuid;
 use super::accounts::{self, AccountLoad, AccountLoads, RateWindows};
 use super::changes::{Creation, EndingKind, TaskEnding};
 use super::columns::{EndedRows, NewRows};
-use super::rows::{self, ANSWERED, CANCELED_BY_USER, FAILED, Fault};
+use super::rows::{self, Fault};
 use crate::account::{AccountId, UNLIMITED};
 use crate::database::Timestamp;
 use crate::task::rate::RateWindow;
-use crate::task::{EnqueueError, Limit, NewTask, Status, TaskEvent, TaskFailure, TaskId};
+use crate::task::stored::{ANSWERED, CANCELED_BY_USER, FAILED};
+use crate::task::{EnqueueError, Limit, TaskEvent, TaskFailure, TaskId};
 
 /// Changes for one transaction.
 #[derive(Debug, Default)]
 pub(super) struct ChangeGroup {
-    pub(super) creations: Vec<Creation>,
-    pub(super) endings: Vec<TaskEnding>,
+    pub(super) creations: Vec<Arc<Creation>>,
+    pub(super) endings: Vec<Arc<TaskEnding>>,
     /// True if an attempt to store the group may have succeeded without word of it.
     pub(super) is_repeated: bool,
 }
 
-/// What became of the changes, and what others must know.
+/// The results of the changes, and the notifications for others.
 #[derive(Debug, Default)]
 pub(super) struct GroupOutcome {
     pub(super) created: Vec<Result<TaskId, EnqueueError>>,
@@ -37,6 +39,13 @@ pub(super) struct GroupOutcome {
     pub(super) events: Vec<TaskEvent>,
     /// A task may be claimable.
     pub(super) wakes: bool,
+}
+
+impl GroupOutcome {
+    /// Returns the number of tasks that ended or returned to the queue.
+    pub(super) fn changed(&self) -> u64 {
+        self.ended.iter().filter(|ended| **ended).count() as u64
+    }
 }
 
 /// A task that waits or runs.
@@ -53,15 +62,17 @@ struct HeldTask {
 type KnownRepeat = (TaskId, [u8; 32]);
 
 /// The state of a transaction.
-struct GroupState {
+struct GroupState<'g> {
     tasks: HashMap<TaskId, HeldTask>,
     loads: AccountLoads,
     rates: RateWindows,
     repeats: HashMap<(AccountId, String), KnownRepeat>,
     /// Tasks of a repeated group that its earlier attempt stored.
     stored: BTreeSet<(TaskId, u32)>,
-    new: NewRows,
-    ended: EndedRows,
+    new: NewRows<'g>,
+    ended: EndedRows<'g>,
+    /// How a task ends that crashed too often.
+    given_up: &'g EndingKind,
     put_back: Vec<(Uuid, i64)>,
     outcome: GroupOutcome,
 }
@@ -71,7 +82,8 @@ pub(super) async fn apply(
     transaction: &Transaction<'_>,
     group: &ChangeGroup,
 ) -> Result<GroupOutcome, Fault> {
-    let mut state = GroupState::hold(transaction, group).await?;
+    let given_up = EndingKind::Failure(TaskFailure::crashed());
+    let mut state = GroupState::hold(transaction, group, &given_up).await?;
     for ending in &group.endings {
         let ended = state.end(ending);
         state.outcome.ended.push(ended);
@@ -95,8 +107,12 @@ impl ChangeGroup {
     }
 }
 
-impl GroupState {
-    async fn hold(transaction: &Transaction<'_>, group: &ChangeGroup) -> Result<Self, Fault> {
+impl<'g> GroupState<'g> {
+    async fn hold(
+        transaction: &Transaction<'_>,
+        group: &'g ChangeGroup,
+        given_up: &'g EndingKind,
+    ) -> Result<Self, Fault> {
         let tasks = hold_tasks(transaction, &group.endings).await?;
         let callers = group.creations.iter().map(|creation| creation.task.caller);
         let callers: BTreeSet<_> = callers.chain(tasks.values().map(|it| it.caller)).collect();
@@ -117,6 +133,7 @@ impl GroupState {
             },
             new: NewRows::default(),
             ended: EndedRows::default(),
+            given_up,
             put_back: Vec::new(),
             outcome: GroupOutcome::default(),
         })
@@ -126,7 +143,7 @@ impl GroupState {
         self.loads.entry(account).or_default()
     }
 
-    fn create(&mut self, creation: &Creation) -> Result<TaskId, EnqueueError> {
+    fn create(&mut self, creation: &'g Creation) -> Result<TaskId, EnqueueError> {
         let (task, limit) = (&creation.task, creation.limit);
         if self.stored.contains(&(task.id, 0)) {
             return Ok(task.id);
@@ -147,7 +164,8 @@ impl GroupState {
             let limit = limit.waiting;
             return Err(EnqueueError::TooManyWaiting { limit });
         }
-        within_quota(task, limit, load)?;
+        let counts = (load.tasks, load.bytes);
+        EnqueueError::check_quota(limit.quota, counts, task.bytes())?;
         self.admit(task.caller, limit, creation.now)?;
         let load = self.load(task.caller);
         load.waiting += 1;
@@ -178,7 +196,7 @@ impl GroupState {
     }
 
     /// Ends a task, or returns it to the queue. Returns `false` if another holds it.
-    fn end(&mut self, ending: &TaskEnding) -> bool {
+    fn end(&mut self, ending: &'g TaskEnding) -> bool {
         let task = ending.task;
         let is_holder = |held: &HeldTask| match ending.holder {
             None => true,
@@ -197,7 +215,7 @@ impl GroupState {
             Some(_) => load.running = load.running.saturating_sub(1),
         }
         self.outcome.wakes |= held.node.is_some();
-        let crashed = match &ending.how {
+        let how = match &ending.how {
             EndingKind::PutBack { crashed, attempts } => {
                 let crashes = held.crashes + u32::from(*crashed);
                 let is_given_up = *crashed && (!held.retries || crashes >= *attempts);
@@ -206,16 +224,17 @@ impl GroupState {
                     self.put_back.push((task.uuid(), crashes.into()));
                     return true;
                 }
-                EndingKind::Failure(TaskFailure::crashed())
+                self.given_up
             }
-            other => other.clone(),
+            other => other,
         };
-        let (outcome, status) = match &crashed {
-            EndingKind::Answer(..) => (ANSWERED, Status::Completed),
-            EndingKind::ByUser => (CANCELED_BY_USER, Status::Canceled),
-            EndingKind::Failure(_) | EndingKind::PutBack { .. } => (FAILED, Status::Canceled),
+        let outcome = match how {
+            EndingKind::Answer(..) => ANSWERED,
+            EndingKind::ByUser => CANCELED_BY_USER,
+            EndingKind::Failure(_) | EndingKind::PutBack { .. } => FAILED,
         };
-        let bytes = self.ended.push(task, (outcome, ending.now), &crashed);
+        let status = rows::status_of(outcome);
+        let bytes = self.ended.push(task, (outcome, ending.now), how);
         load.bytes = load.bytes.saturating_sub(held.bytes) + bytes;
         self.outcome.events.push(TaskEvent { task, status });
         true
@@ -256,25 +275,10 @@ pub(super) fn admit(
     admitted.map_err(|retry_after| EnqueueError::RateExceeded { limit, retry_after })
 }
 
-/// Checks that a task fits into its account's storage quota.
-fn within_quota(task: &NewTask, limit: Limit, load: AccountLoad) -> Result<(), EnqueueError> {
-    let (quota, size) = (limit.quota, task.bytes());
-    if quota.tasks > 0 && load.tasks >= quota.tasks {
-        let limit = quota.tasks;
-        return Err(EnqueueError::TooManyStored { limit });
-    }
-    let held = load.bytes.saturating_add(quota.other_bytes);
-    if quota.bytes > 0 && held.saturating_add(size) > quota.bytes {
-        let limit = quota.bytes;
-        return Err(EnqueueError::TooManyBytes { held, size, limit });
-    }
-    Ok(())
-}
-
 /// Takes the rows of the tasks that end.
 async fn hold_tasks(
     transaction: &Transaction<'_>,
-    endings: &[TaskEnding],
+    endings: &[Arc<TaskEnding>],
 ) -> Result<HashMap<TaskId, HeldTask>, Fault> {
     if endings.is_empty() {
         return Ok(HashMap::new());
@@ -302,7 +306,7 @@ async fn hold_tasks(
 /// Finds the tasks of idempotency keys. The accounts are held, so no other transaction adds one.
 async fn known_repeats(
     transaction: &Transaction<'_>,
-    creations: &[Creation],
+    creations: &[Arc<Creation>],
 ) -> Result<HashMap<(AccountId, String), KnownRepeat>, Fault> {
     let keys = creations.iter().filter_map(|creation| {
         let repeat = creation.task.idempotency.as_ref()?;

@@ -21,8 +21,6 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use deadpool_postgres::{Object, Transaction};
-use futures_util::future::BoxFuture;
 use tokio::sync::{broadcast, watch};
 
 use super::{
@@ -35,9 +33,8 @@ use crate::database::postgres::{BackgroundWork, Postgres};
 use crate::database::{DatabaseError, DatabaseResult, Timestamp};
 use changes::{Creation, EndingKind, TaskEnding};
 use claims::{Claim, ClaimOutcome};
-use group::ChangeGroup;
-use rows::Fault;
-pub use servers::ServerInfo;
+use servers::ServerKey;
+pub use servers::{ServerInfo, SharedServers};
 use signals::Signals;
 use suspicion::Suspicion;
 use writer::GroupWriter;
@@ -67,61 +64,21 @@ impl PostgresTasks {
         Ok(Arc::new(store))
     }
 
-    /// Reads with a connection.
-    async fn read<T: Send + 'static>(
-        &self,
-        read: impl for<'c> Fn(&'c Object) -> BoxFuture<'c, Result<T, Fault>>
-        + Clone
-        + Send
-        + Sync
-        + 'static,
-    ) -> DatabaseResult<T> {
-        let own = self.database.clone();
-        let call = self.database.with(move |client| {
-            let (own, read) = (own.clone(), read.clone());
-            Box::pin(async move { read(client).await.map_err(|error| own.error(&error)) })
-        });
-        call.await
-    }
-
-    /// Makes a change in a transaction.
-    async fn change<T: Send + 'static>(
-        &self,
-        change: impl for<'t> Fn(&'t Transaction<'t>) -> BoxFuture<'t, Result<T, Fault>>
-        + Clone
-        + Send
-        + Sync
-        + 'static,
-    ) -> DatabaseResult<T> {
-        let own = self.database.clone();
-        let call = self.database.with(move |client| {
-            let (own, change) = (own.clone(), change.clone());
-            Box::pin(async move {
-                let work = async {
-                    let transaction = client.transaction().await?;
-                    let done = change(&transaction).await?;
-                    transaction.commit().await?;
-                    Ok(done)
-                };
-                work.await.map_err(|error: Fault| own.error(&error))
-            })
-        });
-        call.await
-    }
-
     /// Makes a row for this node, unless there is one and `again` is false. Returns its number.
     async fn register(&self, again: bool) -> DatabaseResult<i64> {
         let own = self.database.clone();
-        self.read(move |client| {
-            let own = own.clone();
-            Box::pin(async move { own.node().register(client, again).await })
-        })
-        .await
+        self.database
+            .with(move |client| {
+                let own = own.clone();
+                Box::pin(async move { own.node().register(client, again).await })
+            })
+            .await
     }
 
     async fn make_partitions(&self) -> DatabaseResult<()> {
         let now = Timestamp::now();
-        self.change(move |transaction| Box::pin(partitions::make(transaction, now)))
+        self.database
+            .transact(move |transaction| Box::pin(partitions::make(transaction, now)))
             .await
     }
 
@@ -137,7 +94,7 @@ impl PostgresTasks {
 
     async fn claim_once(&self, claim: Claim, waits: bool) -> DatabaseResult<ClaimOutcome> {
         let limits = claim.limits.clone();
-        let found = self.read(move |client| {
+        let found = self.database.with(move |client| {
             let limits = limits.clone();
             Box::pin(async move { claims::candidates(client, &limits).await })
         });
@@ -145,125 +102,34 @@ impl PostgresTasks {
             return Ok(ClaimOutcome::Claimed(Vec::new()));
         };
         let found = Arc::new(found);
-        self.change(move |transaction| {
-            let (claim, found) = (claim.clone(), Arc::clone(&found));
-            Box::pin(async move { claim.make(transaction, &found, waits).await })
-        })
-        .await
+        self.database
+            .transact(move |transaction| {
+                let (claim, found) = (claim.clone(), Arc::clone(&found));
+                Box::pin(async move { claim.make(transaction, &found, waits).await })
+            })
+            .await
     }
 
-    /// Returns the running tasks of the servers of this name to the queue, as after a crash.
-    pub(super) async fn requeue(
+    /// Returns the running tasks of servers to the queue.
+    async fn end_servers(
         &self,
-        name: String,
+        key: ServerKey,
         attempts: u32,
         now: Timestamp,
     ) -> DatabaseResult<u64> {
-        self.end_nodes("name = $1", ServerKey::Name(name), (attempts, now))
-            .await
-    }
-
-    /// Returns the name of this server.
-    pub(super) fn name(&self) -> &str {
-        self.database.node().name()
-    }
-
-    /// Agrees with the other servers on where objects are. Returns the place of the others if it is another one.
-    pub(super) async fn agree_on_objects(&self, own: String) -> DatabaseResult<Option<String>> {
-        let server = self.database.node().name().to_owned();
-        self.change(move |transaction| {
-            let (own, server) = (own.clone(), server.clone());
-            Box::pin(async move { servers::agree_on_objects(transaction, (&own, &server)).await })
-        })
-        .await
-    }
-
-    /// Returns the servers that share the database.
-    pub(super) async fn servers(&self) -> DatabaseResult<Vec<ServerInfo>> {
-        self.read(|client| Box::pin(async move { servers::list(client).await }))
-            .await
-    }
-
-    /// Lets the servers of this name claim no more tasks. Returns their number.
-    pub(super) async fn drain(&self, name: String) -> DatabaseResult<u64> {
-        self.read(move |client| {
-            let name = name.clone();
-            Box::pin(async move { servers::drain(client, &name).await })
-        })
-        .await
-    }
-
-    /// Returns the running tasks of nodes to the queue, as after a crash, and deletes the nodes' rows. `which` is a
-    /// condition on the node.
-    async fn end_nodes(
-        &self,
-        which: &'static str,
-        value: ServerKey,
-        (attempts, now): (u32, Timestamp),
-    ) -> DatabaseResult<u64> {
-        let outcome = self.change(move |transaction| {
-            let value = value.clone();
-            Box::pin(async move {
-                let endings = nodes_tasks(transaction, which, &value, (attempts, now)).await?;
-                let group = ChangeGroup {
-                    endings,
-                    ..ChangeGroup::default()
-                };
-                group::apply(transaction, &group).await
-            })
-        });
-        let outcome = outcome.await?;
-        let count = outcome.ended.iter().filter(|ended| **ended).count();
+        let outcome = servers::end(&self.database, key, (attempts, now)).await?;
+        let count = outcome.changed();
         self.signals.tell(outcome.wakes, outcome.events);
-        Ok(count as u64)
+        Ok(count)
     }
-}
-
-/// What names a node: its name or its number.
-#[derive(Debug, Clone)]
-enum ServerKey {
-    Name(String),
-    Number(i64),
-}
-
-/// Deletes rows of nodes, and returns their tasks.
-async fn nodes_tasks(
-    transaction: &Transaction<'_>,
-    which: &str,
-    value: &ServerKey,
-    (attempts, now): (u32, Timestamp),
-) -> Result<Vec<TaskEnding>, Fault> {
-    let sql = format!("DELETE FROM node WHERE {which} RETURNING id");
-    let value: &(dyn tokio_postgres::types::ToSql + Sync) = match value {
-        ServerKey::Name(name) => name,
-        ServerKey::Number(number) => number,
-    };
-    let gone = transaction.query(&sql, &[value]).await?;
-    let gone: Vec<i64> = gone
-        .iter()
-        .map(|row| row.try_get(0))
-        .collect::<Result<_, _>>()?;
-    let sql = "SELECT id, attempt, node FROM task_active WHERE node = ANY($1)";
-    let tasks = transaction.query(sql, &[&gone]).await?;
-    let ending = |row: &tokio_postgres::Row| {
-        let lease = rows::lease(row)?;
-        Ok(TaskEnding {
-            task: lease.task,
-            holder: Some((row.try_get(2)?, lease.attempt)),
-            how: EndingKind::PutBack {
-                crashed: true,
-                attempts,
-            },
-            now,
-        })
-    };
-    tasks.iter().map(ending).collect()
 }
 
 #[async_trait::async_trait]
 impl TaskStore for PostgresTasks {
     async fn last_id(&self) -> DatabaseResult<Option<TaskId>> {
-        self.read(|client| Box::pin(reads::last_id(client))).await
+        self.database
+            .with(|client| Box::pin(reads::last_id(client)))
+            .await
     }
 
     async fn enqueue(
@@ -283,7 +149,7 @@ impl TaskStore for PostgresTasks {
     ) -> Result<(), EnqueueError> {
         let most = limit.waiting;
         let key = key.map(str::to_owned);
-        let has_room = self.read(move |client| {
+        let has_room = self.database.with(move |client| {
             let key = key.clone();
             Box::pin(async move {
                 Ok(reads::waiting(client, account).await? < u64::from(most)
@@ -309,7 +175,7 @@ impl TaskStore for PostgresTasks {
         if limit.is_counted || rps == UNLIMITED {
             return Ok(());
         }
-        let admitted = self.change(move |transaction| {
+        let admitted = self.database.transact(move |transaction| {
             Box::pin(async move {
                 let limits = BTreeMap::from([(account, rps)]);
                 let mut windows = accounts::hold_rates(transaction, &limits).await?;
@@ -354,7 +220,7 @@ impl TaskStore for PostgresTasks {
 
     async fn heartbeat(&self, held: &[Lease]) -> DatabaseResult<Vec<Lease>> {
         let own = self.database.clone();
-        let renewed = self.read(move |client| {
+        let renewed = self.database.with(move |client| {
             let own = own.clone();
             Box::pin(async move {
                 let node = own.node();
@@ -369,7 +235,7 @@ impl TaskStore for PostgresTasks {
             return Ok(held.to_vec());
         }
         let number = self.database.node().number();
-        let known = self.read(move |client| {
+        let known = self.database.with(move |client| {
             Box::pin(async move {
                 let sql = "SELECT id, attempt FROM task_active WHERE node = $1";
                 let read = client.prepare_cached(sql).await?;
@@ -439,12 +305,14 @@ impl TaskStore for PostgresTasks {
     }
 
     async fn get(&self, task: TaskId) -> DatabaseResult<Option<Task>> {
-        self.read(move |client| Box::pin(reads::get(client, task)))
+        self.database
+            .with(move |client| Box::pin(reads::get(client, task)))
             .await
     }
 
     async fn place(&self, task: TaskId) -> DatabaseResult<Option<u64>> {
-        self.read(move |client| Box::pin(reads::place(client, task)))
+        self.database
+            .with(move |client| Box::pin(reads::place(client, task)))
             .await
     }
 
@@ -455,19 +323,21 @@ impl TaskStore for PostgresTasks {
         before: Option<TaskId>,
         max: usize,
     ) -> DatabaseResult<Vec<Task>> {
-        self.read(move |client| Box::pin(reads::list(client, caller, status, before, max)))
+        self.database
+            .with(move |client| Box::pin(reads::list(client, caller, status, before, max)))
             .await
     }
 
     async fn recover(&self, attempts: u32, now: Timestamp) -> DatabaseResult<u64> {
         let name = self.database.node().name().to_owned();
-        let count = self.requeue(name, attempts, now).await?;
+        let own = ServerKey::Named(name);
+        let count = self.end_servers(own, attempts, now).await?;
         self.register(true).await?;
         Ok(count)
     }
 
     async fn reap(&self, attempts: u32, now: Timestamp) -> DatabaseResult<u64> {
-        let silent = self.read(|client| {
+        let silent = self.database.with(|client| {
             Box::pin(async move {
                 let sql = "SELECT id FROM node WHERE lease_until < clock_ms()";
                 let silent = client.query(sql, &[]).await?;
@@ -479,9 +349,8 @@ impl TaskStore for PostgresTasks {
         });
         let mut count = 0;
         for node in self.suspicion.confirm(silent.await?) {
-            let which = "id = $1 AND lease_until < clock_ms()";
-            let key = ServerKey::Number(node);
-            count += self.end_nodes(which, key, (attempts, now)).await?;
+            let silent = ServerKey::Silent(node);
+            count += self.end_servers(silent, attempts, now).await?;
         }
         Ok(count)
     }
@@ -489,53 +358,63 @@ impl TaskStore for PostgresTasks {
     async fn sweep(&self, now: Timestamp, max: usize) -> DatabaseResult<RemovedTasks> {
         self.make_partitions().await?;
         let max = i64::try_from(max).unwrap_or(i64::MAX);
-        self.change(move |transaction| Box::pin(removal::sweep(transaction, now, max)))
+        self.database
+            .transact(move |transaction| Box::pin(removal::sweep(transaction, now, max)))
             .await
     }
 
     async fn delete(&self, task: TaskId) -> DatabaseResult<Deletion> {
-        self.change(move |transaction| Box::pin(removal::delete(transaction, task)))
+        self.database
+            .transact(move |transaction| Box::pin(removal::delete(transaction, task)))
             .await
     }
 
     async fn purge(&self, ended_by: Timestamp, max: usize) -> DatabaseResult<RemovedTasks> {
         let dropped = self
-            .change(move |transaction| Box::pin(partitions::drop_oldest(transaction, ended_by)));
+            .database
+            .transact(move |transaction| Box::pin(partitions::drop_oldest(transaction, ended_by)));
         if let Some(removed) = dropped.await? {
             return Ok(removed);
         }
         let max = i64::try_from(max).unwrap_or(i64::MAX);
-        self.change(move |transaction| Box::pin(removal::purge(transaction, ended_by, max)))
+        self.database
+            .transact(move |transaction| Box::pin(removal::purge(transaction, ended_by, max)))
             .await
     }
 
     async fn blobs(&self, after: Option<TaskId>, max: usize) -> DatabaseResult<Vec<NamedBlob>> {
-        self.read(move |client| Box::pin(reads::blobs(client, after, max)))
+        self.database
+            .with(move |client| Box::pin(reads::blobs(client, after, max)))
             .await
     }
 
     async fn stored(&self, account: AccountId) -> DatabaseResult<u64> {
-        self.read(move |client| Box::pin(reads::stored(client, account)))
+        self.database
+            .with(move |client| Box::pin(reads::stored(client, account)))
             .await
     }
 
     async fn statistics(&self) -> DatabaseResult<Statistics> {
-        self.read(|client| Box::pin(reads::statistics(client)))
+        self.database
+            .with(|client| Box::pin(reads::statistics(client)))
             .await
     }
 
     async fn health(&self) -> DatabaseResult<()> {
-        self.change(|transaction| {
-            Box::pin(async move {
-                let sql = "UPDATE pkgtool_schema SET version = version";
-                transaction.execute(sql, &[]).await.map(drop)
+        self.database
+            .transact(|transaction| {
+                Box::pin(async move {
+                    let sql = "UPDATE pkgtool_schema SET version = version";
+                    transaction.execute(sql, &[]).await.map(drop)
+                })
             })
-        })
-        .await
+            .await
     }
 
     async fn check(&self) -> DatabaseResult<()> {
-        let found = self.read(|client| Box::pin(reads::miscounted(client)));
+        let found = self
+            .database
+            .with(|client| Box::pin(reads::miscounted(client)));
         let found = found.await?;
         if found.is_empty() {
             return Ok(());
@@ -547,11 +426,14 @@ impl TaskStore for PostgresTasks {
     }
 
     async fn load(&self) -> DatabaseResult<(u64, u64)> {
-        self.read(|client| Box::pin(reads::load(client))).await
+        self.database
+            .with(|client| Box::pin(reads::load(client)))
+            .await
     }
 
     async fn oldest_waiting(&self) -> DatabaseResult<Option<Timestamp>> {
-        self.read(|client| Box::pin(reads::oldest_waiting(client)))
+        self.database
+            .with(|client| Box::pin(reads::oldest_waiting(client)))
             .await
     }
 
@@ -573,10 +455,11 @@ impl TaskStore for PostgresTasks {
 
     async fn ended(&self, tasks: &[TaskId]) -> DatabaseResult<Vec<TaskEvent>> {
         let tasks = tasks.to_vec();
-        self.read(move |client| {
-            let tasks = tasks.clone();
-            Box::pin(async move { reads::ended(client, &tasks).await })
-        })
-        .await
+        self.database
+            .with(move |client| {
+                let tasks = tasks.clone();
+                Box::pin(async move { reads::ended(client, &tasks).await })
+            })
+            .await
     }
 }

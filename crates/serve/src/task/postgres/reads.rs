@@ -8,10 +8,8 @@ use uuid::Uuid;
 use super::rows::{self, Fault, SELECT_ACTIVE, SELECT_DONE};
 use crate::account::AccountId;
 use crate::database::Timestamp;
+use crate::task::stored::MAX_COUNTED_POSITION;
 use crate::task::{NamedBlob, Statistics, Status, Task, TaskEvent, TaskId};
-
-/// Maximum queue position that is counted.
-const MAX_COUNTED_POSITION: i64 = 1000;
 
 /// Returns the greatest id.
 pub(super) async fn last_id(client: &Object) -> Result<Option<TaskId>, Fault> {

@@ -11,9 +11,10 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::accounts;
-use super::rows::{self, EXPIRED, Fault};
+use super::rows::{self, Fault};
 use crate::account::AccountId;
 use crate::database::Timestamp;
+use crate::task::stored::EXPIRED;
 use crate::task::{Deletion, Lease, RemovedTasks, TaskId};
 
 /// The columns that [`RemovableTask::of`] reads.
@@ -47,11 +48,7 @@ pub(super) async fn sweep(
     now: Timestamp,
     max: i64,
 ) -> Result<RemovedTasks, Fault> {
-    let sql = format!(
-        "SELECT {ENDED_COLUMNS} FROM task_done WHERE expires_at <= $1
-        ORDER BY expires_at, id LIMIT $2 FOR UPDATE SKIP LOCKED"
-    );
-    let gone = held(transaction, &sql, &[&now.0, &max]).await?;
+    let gone = held_until(transaction, "expires_at", now, max).await?;
     let mark = "UPDATE task_done SET outcome = $2, answer = NULL, answer_size = NULL,
         answer_sha256 = NULL, expires_at = NULL WHERE id = ANY($1)";
     let mark = transaction.prepare_cached(mark).await?;
@@ -65,11 +62,7 @@ pub(super) async fn purge(
     ended_by: Timestamp,
     max: i64,
 ) -> Result<RemovedTasks, Fault> {
-    let sql = format!(
-        "SELECT {ENDED_COLUMNS} FROM task_done WHERE completed_at <= $1
-        ORDER BY completed_at, id LIMIT $2 FOR UPDATE SKIP LOCKED"
-    );
-    let gone = held(transaction, &sql, &[&ended_by.0, &max]).await?;
+    let gone = held_until(transaction, "completed_at", ended_by, max).await?;
     delete_rows(transaction, &gone).await
 }
 
@@ -83,6 +76,20 @@ pub(super) async fn delete(transaction: &Transaction<'_>, task: TaskId) -> Resul
         return Ok(active.map_or(Deletion::Unknown, |_| Deletion::Unfinished));
     }
     delete_rows(transaction, &gone).await.map(Deletion::Done)
+}
+
+/// Selects rows by a column with a time, the earliest first, and takes them.
+async fn held_until(
+    transaction: &Transaction<'_>,
+    column: &str,
+    time: Timestamp,
+    max: i64,
+) -> Result<Vec<RemovableTask>, Fault> {
+    let sql = format!(
+        "SELECT {ENDED_COLUMNS} FROM task_done WHERE {column} <= $1
+        ORDER BY {column}, id LIMIT $2 FOR UPDATE SKIP LOCKED"
+    );
+    held(transaction, &sql, &[&time.0, &max]).await
 }
 
 /// Selects rows and takes them.
@@ -129,12 +136,8 @@ async fn removed(
     }
     accounts::store(transaction, &loads).await?;
     let blobs = gone.iter().filter(|ended| ended.is_blob);
-    let mut blobs: Vec<Lease> = blobs.map(|ended| ended.lease).collect();
-    blobs.sort_unstable_by_key(|lease| lease.task);
-    Ok(RemovedTasks {
-        count: gone.len(),
-        blobs,
-    })
+    let blobs = blobs.map(|ended| ended.lease);
+    Ok(RemovedTasks::new(gone.len(), blobs))
 }
 
 fn ids(gone: &[RemovableTask]) -> Vec<Uuid> {

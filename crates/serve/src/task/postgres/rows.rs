@@ -6,6 +6,7 @@ use tokio_postgres::Row;
 
 use crate::account::AccountId;
 use crate::database::Timestamp;
+use crate::task::stored::{ANSWERED, CANCELED_BY_USER, EXPIRED, FAILED};
 use crate::task::{
     ClaimedTask, Lease, OnCrash, Status, StoredContent, Task, TaskFailure, TaskId, TaskOutcome,
 };
@@ -29,12 +30,6 @@ pub(super) const SELECT_DONE: &str =
 /// The columns that [`claimed`] reads.
 pub(super) const CLAIMED_COLUMNS: &str =
     "id, attempt, caller, owner, service, body, body_size, body_sha256, config, data_type, retries";
-
-/// Stored values of outcomes.
-pub(super) const ANSWERED: i64 = 1;
-pub(super) const EXPIRED: i64 = 2;
-pub(super) const FAILED: i64 = 3;
-pub(super) const CANCELED_BY_USER: i64 = 4;
 
 /// Reads a task.
 pub(super) fn task(row: &Row) -> Result<Task, Fault> {

@@ -6,14 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
 use tokio::sync::{Notify, broadcast, watch};
 
 use crate::database::postgres::{BackgroundWork, Listener, Postgres};
+use crate::task::stored::EVENT_CAPACITY;
 use crate::task::{StoreTimes, TaskEvent};
-
-/// Maximum number of events that a slow listener may lag behind.
-const EVENT_CAPACITY: usize = 4096;
 
 /// The channel of notifications.
 const CHANNEL: &str = "pkgtool_tasks";
@@ -78,19 +75,14 @@ pub(super) fn start(database: &Postgres, signals: &Arc<Signals>) -> [BackgroundW
 async fn tell_others(database: Postgres, signals: Arc<Signals>) {
     loop {
         signals.changed.notified().await;
-        let own = database.clone();
+        let number = database.node().number();
         let told = database.with(move |client| {
-            let own = own.clone();
-            async move {
-                let number = own.node().number().to_string();
+            Box::pin(async move {
                 let sql = "SELECT pg_notify($1, $2) FROM node WHERE id <> $3 LIMIT 1";
-                let tell = client.prepare_cached(sql).await;
-                let tell = tell.map_err(|error| own.error(&error))?;
-                let own_number = own.node().number();
-                let told = client.query(&tell, &[&CHANNEL, &number, &own_number]).await;
-                told.map(drop).map_err(|error| own.error(&error))
-            }
-            .boxed()
+                let tell = client.prepare_cached(sql).await?;
+                let own = number.to_string();
+                client.query(&tell, &[&CHANNEL, &own, &number]).await
+            })
         });
         if let Err(error) = told.await {
             tracing::debug!(%error, "other servers were not told of a change");

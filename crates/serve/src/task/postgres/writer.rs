@@ -7,10 +7,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::FutureExt as _;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
-use tokio_postgres::IsolationLevel;
 
 use super::changes::{Creation, TaskEnding};
 use super::group::{self, ChangeGroup, GroupOutcome};
@@ -29,8 +27,8 @@ const AWAY_PAUSE: Duration = Duration::from_millis(100);
 /// A change, and where its answer goes.
 #[derive(Debug)]
 enum QueuedChange {
-    Creation(Box<Creation>, oneshot::Sender<Result<TaskId, EnqueueError>>),
-    Ending(Box<TaskEnding>, oneshot::Sender<DatabaseResult<bool>>),
+    Creation(Arc<Creation>, oneshot::Sender<Result<TaskId, EnqueueError>>),
+    Ending(Arc<TaskEnding>, oneshot::Sender<DatabaseResult<bool>>),
 }
 
 /// Handle of the writer.
@@ -56,7 +54,7 @@ impl GroupWriter {
     /// Creates a task.
     pub(super) async fn create(&self, creation: Creation) -> Result<TaskId, EnqueueError> {
         let (reply, answer) = oneshot::channel();
-        let change = QueuedChange::Creation(Box::new(creation), reply);
+        let change = QueuedChange::Creation(Arc::new(creation), reply);
         self.changes.send(change).map_err(|_| self.ended())?;
         answer.await.map_err(|_| self.ended())?
     }
@@ -64,7 +62,7 @@ impl GroupWriter {
     /// Ends a task, or returns it to the queue.
     pub(super) async fn end(&self, ending: TaskEnding) -> DatabaseResult<bool> {
         let (reply, answer) = oneshot::channel();
-        let change = QueuedChange::Ending(Box::new(ending), reply);
+        let change = QueuedChange::Ending(Arc::new(ending), reply);
         self.changes.send(change).map_err(|_| self.ended())?;
         answer.await.map_err(|_| self.ended())?
     }
@@ -136,8 +134,8 @@ fn group_of(changes: &[QueuedChange], is_repeated: bool) -> ChangeGroup {
     };
     for change in changes {
         match change {
-            QueuedChange::Creation(creation, _) => group.creations.push((**creation).clone()),
-            QueuedChange::Ending(ending, _) => group.endings.push((**ending).clone()),
+            QueuedChange::Creation(creation, _) => group.creations.push(Arc::clone(creation)),
+            QueuedChange::Ending(ending, _) => group.endings.push(Arc::clone(ending)),
         }
     }
     group
@@ -145,23 +143,11 @@ fn group_of(changes: &[QueuedChange], is_repeated: bool) -> ChangeGroup {
 
 /// Stores a group in one transaction.
 async fn store(database: &Postgres, group: Arc<ChangeGroup>) -> DatabaseResult<GroupOutcome> {
-    let own = database.clone();
-    let call = database.with(move |client| {
-        let (group, own) = (Arc::clone(&group), own.clone());
-        async move {
-            let work = async {
-                let begin = client.build_transaction();
-                let begin = begin.isolation_level(IsolationLevel::ReadCommitted);
-                let transaction = begin.start().await?;
-                let outcome = group::apply(&transaction, &group).await?;
-                transaction.commit().await?;
-                Ok(outcome)
-            };
-            work.await.map_err(|error| own.error(&error))
-        }
-        .boxed()
+    let store = database.transact(move |transaction| {
+        let group = Arc::clone(&group);
+        Box::pin(async move { group::apply(transaction, &group).await })
     });
-    call.await
+    store.await
 }
 
 /// Answers changes that are stored, and tells listeners.

@@ -9,11 +9,12 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::contents::{self, PlacedContent};
 use super::loads::Loads;
 use super::reads::find;
-use super::rows::{self, ANSWERED, CANCELED, CANCELED_BY_USER, CLAIMED_COLUMNS, COMPLETED, FAILED};
+use super::rows::{self, CANCELED, CLAIMED_COLUMNS, COMPLETED};
 use super::shared::SharedWriter;
 use crate::account::AccountId;
 use crate::database::sqlite::Sqlite;
 use crate::database::{DatabaseError, DatabaseResult, Timestamp};
+use crate::task::stored::{ANSWERED, CANCELED_BY_USER, FAILED};
 use crate::task::{
     AccountTurns, ClaimedTask, EnqueueError, Lease, Limit, NewTask, OnCrash, Quota, Status,
     StoredAnswer, StoredContent, Task, TaskEvent, TaskFailure, TaskId, TaskLimits,
@@ -122,25 +123,18 @@ impl Moves<'_> {
         if quota.tasks == 0 && quota.bytes == 0 {
             return Ok(());
         }
-        let size = task.bytes();
-        let mut refused = None;
+        let mut within = Ok(());
         // The cached count may be too high, because other processes delete too.
         for doubt in [false, true] {
             let stored = self.loads.stored(self.connection, task.caller, doubt, now);
             let stored = stored.map_err(|error| self.database.error(&error))?;
-            let limit = quota.tasks;
-            refused = (limit > 0 && stored.tasks >= limit)
-                .then_some(EnqueueError::TooManyStored { limit });
-            let limit = quota.bytes;
-            let held = stored.bytes.saturating_add(quota.other_bytes);
-            if limit > 0 && held.saturating_add(size) > limit {
-                refused = refused.or(Some(EnqueueError::TooManyBytes { held, size, limit }));
-            }
-            if refused.is_none() {
-                return Ok(());
+            let counts = (stored.tasks, stored.bytes);
+            within = EnqueueError::check_quota(quota, counts, task.bytes());
+            if within.is_ok() {
+                break;
             }
         }
-        refused.map_or(Ok(()), Err)
+        within
     }
 
     fn repeated(&self, task: &NewTask) -> rusqlite::Result<Repeated> {

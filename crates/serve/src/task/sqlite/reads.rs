@@ -12,10 +12,8 @@ use super::rows::{self, TASK_COLUMNS};
 use crate::account::AccountId;
 use crate::database::sqlite::Sqlite;
 use crate::database::{DatabaseResult, Timestamp};
+use crate::task::stored::MAX_COUNTED_POSITION;
 use crate::task::{NamedBlob, Statistics, Status, Task, TaskId};
-
-/// Maximum queue position that is counted.
-const MAX_COUNTED_POSITION: u64 = 1000;
 
 /// The connections for reading. A read takes microseconds, so it runs on the calling thread.
 #[derive(Debug)]
@@ -76,7 +74,7 @@ impl Readers {
             };
             let mut read = connection.prepare_cached(before)?;
             let place: i64 = read.query_row(
-                params![caller, task.as_bytes(), MAX_COUNTED_POSITION.cast_signed()],
+                params![caller, task.as_bytes(), MAX_COUNTED_POSITION],
                 |row| row.get(0),
             )?;
             Ok(u64::try_from(place).ok())

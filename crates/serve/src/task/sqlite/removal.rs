@@ -7,9 +7,10 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use super::contents;
 use super::moves::Moves;
-use super::rows::{self, EXPIRED};
+use super::rows;
 use crate::account::AccountId;
 use crate::database::{DatabaseResult, Timestamp};
+use crate::task::stored::EXPIRED;
 use crate::task::{Deletion, Lease, RemovedTasks, TaskId};
 
 /// The columns that [`EndedTask::of`] reads.
@@ -125,11 +126,7 @@ impl Moves<'_> {
             self.loads.free(ended.caller, tasks, ended.bytes);
         }
         let blobs = gone.iter().filter(|ended| ended.is_blob);
-        let mut blobs: Vec<Lease> = blobs.map(|ended| ended.lease).collect();
-        blobs.sort_unstable_by_key(|lease| lease.task);
-        Ok(RemovedTasks {
-            count: gone.len(),
-            blobs,
-        })
+        let blobs = blobs.map(|ended| ended.lease);
+        Ok(RemovedTasks::new(gone.len(), blobs))
     }
 }

@@ -4,6 +4,7 @@ use rusqlite::Row;
 
 use crate::account::AccountId;
 use crate::database::Timestamp;
+use crate::task::stored::{CANCELED_BY_USER, EXPIRED, FAILED};
 use crate::task::{
     ClaimedTask, Lease, OnCrash, Status, StoredContent, Task, TaskFailure, TaskId, TaskOutcome,
 };
@@ -25,12 +26,6 @@ pub(super) const WAITING: i64 = 0;
 pub(super) const RUNNING: i64 = 1;
 pub(super) const COMPLETED: i64 = 2;
 pub(super) const CANCELED: i64 = 3;
-
-/// Stored values of outcomes.
-pub(super) const ANSWERED: i64 = 1;
-pub(super) const EXPIRED: i64 = 2;
-pub(super) const FAILED: i64 = 3;
-pub(super) const CANCELED_BY_USER: i64 = 4;
 
 /// Reads a task.
 pub(super) fn task(row: &Row<'_>) -> rusqlite::Result<Task> {

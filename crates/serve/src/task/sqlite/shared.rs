@@ -5,12 +5,10 @@ use std::sync::{Mutex, PoisonError};
 use tokio::sync::{broadcast, watch};
 
 use super::super::rate::Rates;
+use super::super::stored::EVENT_CAPACITY;
 use super::super::{EnqueueError, Limit, StoreTimes, TaskEvent};
 use crate::account::AccountId;
 use crate::database::Timestamp;
-
-/// Maximum number of events that a slow listener may lag behind.
-const EVENT_CAPACITY: usize = 4096;
 
 /// State shared by the writer and the callers' threads.
 #[derive(Debug)]
