@@ -5,7 +5,8 @@ use std::path::Path;
 use super::exit::Failure;
 use pkgtool_serve::account::AccountStore;
 use pkgtool_serve::gateway::settings::{LOCAL_ACCOUNT, ObjectsSettings};
-use pkgtool_serve::task::{Blobs, BucketRecord, ObjectStorage, ObjectsError, ObjectsUrl};
+use pkgtool_serve::objects::{ObjectStorage, ObjectsError, ObjectsUrl};
+use pkgtool_serve::task::{Blobs, BucketRecord};
 
 /// Opens the blobs of a server, and records their bucket in the data directory. The accounts are
 /// those of the server's database.
@@ -62,6 +63,16 @@ async fn open_bucket(
     allow_public: bool,
     accounts: &dyn AccountStore,
 ) -> Result<Blobs, Failure> {
+    let storage = open_storage(url, allow_public, accounts).await?;
+    Ok(Blobs::in_bucket(storage))
+}
+
+/// Opens the objects of the database with these accounts.
+pub(super) async fn open_storage(
+    url: &ObjectsUrl,
+    allow_public: bool,
+    accounts: &dyn AccountStore,
+) -> Result<ObjectStorage, Failure> {
     let variables = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let storage = ObjectStorage::new(url, variables)?;
@@ -70,7 +81,7 @@ async fn open_bucket(
     if let Some(first) = accounts.iter().find(|it| it.name == LOCAL_ACCOUNT) {
         storage.claim(first.created_at).await?;
     }
-    Ok(Blobs::in_bucket(storage))
+    Ok(storage)
 }
 
 impl From<ObjectsError> for Failure {

@@ -122,7 +122,7 @@ async fn train(
     bar.finish_and_clear();
     drop(device);
     let trained = trained.map_err(|error| other(&error))?;
-    trained.publish(place).map_err(|error| other(&error))?;
+    trained.move_to(place).map_err(|error| other(&error))?;
     let metrics = trained.metrics.clone();
     catalog.stop().await;
     Ok(metrics)

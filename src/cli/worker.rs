@@ -15,8 +15,9 @@ use pkgtool_base::package::Backend;
 use pkgtool_engine::runtime::machine::Machine;
 use pkgtool_gate::instance::InstanceSettings;
 use pkgtool_gate::protocol::{ServiceDescriptorProto, WorkerProto};
-use pkgtool_serve::attach::{MachineOptions, PackageCache, hostname, serve_assigned};
+use pkgtool_serve::attach::{MachineOptions, hostname, serve_assigned};
 use pkgtool_serve::gateway::settings::Log;
+use pkgtool_serve::package::PackageCache;
 use pkgtool_serve::service::BodyMemory;
 
 /// Name of the folder of packages in the data directory.

@@ -11,6 +11,8 @@ pub mod client;
 pub mod database;
 pub mod gateway;
 pub mod metric;
+pub mod objects;
+pub mod package;
 pub mod service;
 pub mod task;
 pub mod train;

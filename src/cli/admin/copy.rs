@@ -8,7 +8,8 @@ use super::{bytes, require_data, warn_of_missing};
 use pkgtool_base::diagnostic::book;
 use pkgtool_serve::database::{DataLock, DatabaseUrl, server_name};
 use pkgtool_serve::gateway::settings::DatabaseSetting;
-use pkgtool_serve::task::{ObjectsUrl, Stores, TransferError, transfer};
+use pkgtool_serve::objects::ObjectsUrl;
+use pkgtool_serve::task::{Stores, TransferError, transfer};
 
 /// Arguments of `pkgtool admin copy`.
 #[derive(Debug, clap::Args)]

@@ -4,6 +4,7 @@
 mod backup;
 mod copy;
 mod migrate;
+mod packages;
 mod purge;
 mod servers;
 mod status;
@@ -29,6 +30,12 @@ pub(super) enum AdminCommand {
     Migrate(migrate::MigrateArgs),
     /// Copy the data of a server into a PostgreSQL database and a bucket or folder, for several servers
     Copy(copy::CopyArgs),
+    /// Let all servers that share a database serve the packages of a directory
+    Publish(packages::PublishArgs),
+    /// List the published packages
+    Packages(packages::PackagesArgs),
+    /// Let no server serve a published package any more
+    Unpublish(packages::UnpublishArgs),
     /// Let one of the servers that share a database claim no more tasks, and wait for those that it runs
     Drain(servers::DrainArgs),
     /// Return the running tasks of a server that is gone to the queue at once
@@ -44,6 +51,9 @@ pub(super) fn run(command: &AdminCommand) -> Result<Exit, Failure> {
             AdminCommand::Backup(args) => backup::run(args).await,
             AdminCommand::Copy(args) => copy::run(args).await,
             AdminCommand::Migrate(args) => migrate::run(args).await,
+            AdminCommand::Publish(args) => packages::publish(args).await,
+            AdminCommand::Packages(args) => packages::list(args).await,
+            AdminCommand::Unpublish(args) => packages::unpublish(args).await,
             AdminCommand::Drain(args) => servers::drain(args).await,
             AdminCommand::Requeue(args) => servers::requeue(args).await,
         }

@@ -9,7 +9,8 @@ use super::super::{objects, output};
 use super::data;
 use pkgtool_serve::database::Timestamp;
 use pkgtool_serve::gateway::settings::{CONFIG_FILE, GatewaySettings};
-use pkgtool_serve::task::{ObjectsUrl, Stores, remove_in_batches};
+use pkgtool_serve::objects::ObjectsUrl;
+use pkgtool_serve::task::{Stores, remove_in_batches};
 
 /// Arguments of `pkgtool admin purge`.
 #[derive(Debug, clap::Args)]

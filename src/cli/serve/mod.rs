@@ -5,6 +5,7 @@ mod open_files;
 mod parts;
 mod places;
 mod proxies;
+mod published;
 mod reload;
 #[cfg(feature = "remote")]
 mod sources;
@@ -39,8 +40,8 @@ use pkgtool_serve::gateway::settings::{
 use pkgtool_serve::gateway::{
     BatchRunner, BoundGate, BoundListener, Deadline, Gateway, ServeError, ServerCertificate,
 };
+use pkgtool_serve::objects::ObjectsUrl;
 use pkgtool_serve::service::{Service, ServiceKind};
-use pkgtool_serve::task::ObjectsUrl;
 use places::MirrorPlaces;
 use reload::Reload;
 use sources::{PackageSources, SourceArgs};

@@ -18,7 +18,7 @@ use super::training::{
     dataset_opener, jobs, service_settings, trained_directory, untrained_services,
 };
 use super::workers::GateListener;
-use super::{webhooks, workers};
+use super::{published, webhooks, workers};
 use pkgtool_engine::runtime::machine::Machine;
 use pkgtool_serve::account::{
     Account, AccountError, AccountStore, Accounts, Directory, Logins, Permissions, PredictConfigs,
@@ -28,6 +28,7 @@ use pkgtool_serve::batch::BatchStore;
 use pkgtool_serve::database::{DataLock, NodeOptions, RetentionClock, Timestamp, server_name};
 use pkgtool_serve::gateway::settings::{GatewaySettings, LOCAL_ACCOUNT};
 use pkgtool_serve::gateway::{BatchRunner, Deadline, GatewayParts, Services};
+use pkgtool_serve::package::MirrorWork;
 use pkgtool_serve::service::engine::Engines;
 use pkgtool_serve::service::meter::Meters;
 use pkgtool_serve::service::{
@@ -119,6 +120,7 @@ pub(super) struct RunningGateway {
     queue: Option<TaskQueue>,
     webhooks: Option<Webhooks>,
     first_key: Option<Secret>,
+    _mirror: Option<MirrorWork>,
     _lock: DataLock,
 }
 
@@ -147,8 +149,15 @@ impl RunningGateway {
         let derived = DerivedServices::read(&*training).await;
         let derived = Arc::new(derived.map_err(|error| other(&error))?);
         let attached = Arc::new(AttachedServices::new(settings.limits.answer_bytes));
+        let mirror = published::mirror(&stores, &blobs, &settings)?;
+        let published = match &mirror {
+            Some(mirror) => mirror.look().await?.directories,
+            None => Vec::new(),
+        };
         let parts = (&engines, &derived, &attached);
-        let catalog = catalog(&current, places, &all, &store, parts)?;
+        let catalog = catalog(&current, (places, published), &all, &store, parts)?;
+        let following = mirror.clone();
+        let following = following.map(|mirror| mirror.follow(Arc::clone(&catalog)));
         let tokens = accounts.worker_tokens(None).await?;
         check_services(&settings, &catalog, (&derived, &tokens))?;
         let proxies =
@@ -175,6 +184,7 @@ impl RunningGateway {
                 open: dataset_opener(&blobs),
                 catalog,
                 directory: trained_directory(directory),
+                mirror,
                 cache: CacheDirectory {
                     path: directory.join("embeddings"),
                     bytes: settings.training.cache_bytes,
@@ -224,6 +234,7 @@ impl RunningGateway {
             accounts: store,
             webhooks,
             first_key,
+            _mirror: following,
             _lock: lock,
         })
     }
@@ -339,6 +350,7 @@ async fn stop_by(deadline: Deadline, stop: Option<impl Future<Output = ()>>, con
 fn start_queue(parts: &GatewayParts, caps: Caps) -> TaskQueue {
     let (services, settings) = (Arc::clone(&parts.services), &parts.settings);
     let attached = Arc::clone(parts.workers.attached());
+    let warming = Arc::clone(&parts.services);
     TaskQueue::start(QueueOptions {
         clock: Arc::clone(&parts.clock),
         store: Arc::clone(&parts.store),
@@ -346,7 +358,12 @@ fn start_queue(parts: &GatewayParts, caps: Caps) -> TaskQueue {
         memory: Arc::clone(&parts.memory),
         find: Box::new(move |owner, name| services.find(owner, name)),
         resumed: attached.resumed(),
-        paused: Box::new(move || attached.paused()),
+        paused: Box::new(move || {
+            let mut paused = attached.paused();
+            paused.extend(warming.warming());
+            paused
+        }),
+        absent: published::absent_services(&*parts.store),
         worker_attempts: settings.workers.attempts,
         directory: Arc::clone(&parts.directory),
         caps,
@@ -459,13 +476,13 @@ fn engines(settings: &GatewaySettings) -> Result<Arc<Engines>, Failure> {
 
 fn catalog(
     current: &Arc<ArcSwap<GatewaySettings>>,
-    places: &MirrorPlaces,
+    (places, published): (&MirrorPlaces, Vec<PackageDirectory>),
     accounts: &[Account],
     store: &Arc<dyn AccountStore>,
     (engines, derived, attached): (&Arc<Engines>, &Arc<DerivedServices>, &Arc<AttachedServices>),
 ) -> Result<Arc<Catalog>, Failure> {
     let settings = current.load();
-    let mut directories = Vec::new();
+    let mut directories = published;
     let mut add = |account: &str, paths: &[PathBuf]| -> Result<(), Failure> {
         let owner = account_named(accounts, account)?;
         for path in paths {

@@ -25,6 +25,7 @@ mod openapi;
 mod pictures;
 mod predict;
 mod proxies;
+mod published;
 mod quotas;
 mod readiness;
 mod readings;

@@ -145,3 +145,30 @@ fn a_model_that_cannot_be_loaded_is_not_active_until_it_can() {
         assert_eq!(info("negate"), true);
     }
 }
+
+#[test]
+fn a_server_is_ready_when_its_models_are_loaded() {
+    let tree = package(package(Tree::new(), "negate", "Neg"), "relu", "Relu");
+    let gateway = Setup::new()
+        .packages(tree.root())
+        .settings("[defaults]\nwarm_up = true")
+        .start();
+    let mut seen = Vec::new();
+    gateway.until(|| {
+        let told = gateway.get("/readyz");
+        if told.status != 200 {
+            seen.push(told.json()["error"]["args"]["reason"].clone());
+        }
+        told.status == 200
+    });
+    assert!(
+        seen.iter().all(|reason| reason == "MODELS_ARE_LOADING"),
+        "{seen:?}"
+    );
+    let sessions = "pkgtool_sessions 2";
+    assert!(
+        gateway.metrics().lines().any(|line| line == sessions),
+        "{}",
+        gateway.metrics()
+    );
+}

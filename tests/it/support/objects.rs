@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Mutex;
 
-use pkgtool_serve::task::{ObjectStorage, ObjectsError};
+use pkgtool_serve::objects::{ObjectStorage, ObjectsError};
 use serde_json::Value;
 
 use super::environment::EnvironmentPiece;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use pkgtool_serve::account::AccountId;
 use pkgtool_serve::database::Timestamp;
+use pkgtool_serve::objects::{ObjectStorage, ObjectsError};
 use pkgtool_serve::service::{BodyMemory, BodyReservation};
 use pkgtool_serve::task::{
-    BlobError, Blobs, FileKind, Lease, NewTask, ObjectStorage, ObjectsError, StoredContent,
-    SweepCursor, TaskIds,
+    BlobError, Blobs, FileKind, Lease, NewTask, StoredContent, SweepCursor, TaskIds,
 };
 
 use super::{WIDE, block_on, directory, id, new, open};

@@ -242,7 +242,8 @@ impl Accounts {
         Ok(found)
     }
 
-    async fn find(&self, account: &str) -> Result<Account, AccountError> {
+    /// Finds an account by its name or number.
+    pub async fn find(&self, account: &str) -> Result<Account, AccountError> {
         let number = number(account);
         let all = self.list().await?;
         let found = all.into_iter().find(|known| match number {

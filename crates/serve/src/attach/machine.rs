@@ -6,14 +6,19 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
 use tokio::sync::watch;
 
 use super::package::{AttachedPackage, InstancePlace, PackageOptions};
-use super::{PackageCache, unsupported};
+use super::unsupported;
+use crate::package::{FileBytes, PackageCache, PackageFile, PackageManifest, PackageSource};
 use crate::service::Catalog;
 use pkgtool_gate::address::GateAddress;
-use pkgtool_gate::instance::{self, AnswerParts, GateRequest, Handler, LastAnswer};
-use pkgtool_gate::protocol::{AssignedServiceProto, AssignmentProto};
+use pkgtool_gate::instance::{
+    self, AnswerParts, GateRequest, Handler, LastAnswer, Security, fetch,
+};
+use pkgtool_gate::protocol::{AssignedServiceProto, AssignmentProto, ContentRequestProto};
 
 /// Pause before a package that could not be served is tried again.
 const RETRY_DELAY: Duration = Duration::from_secs(10);
@@ -158,10 +163,52 @@ async fn load(
     assigned: &AssignedServiceProto,
     in_use: &BTreeSet<String>,
 ) -> Result<Arc<Catalog>, String> {
-    let from = (&options.packages.settings.security, gate);
-    let folder = options.cache.folder(from, assigned, in_use).await;
+    let source = AssignedFiles {
+        security: &options.packages.settings.security,
+        gate,
+        token: &assigned.connection_token,
+    };
+    let manifest = manifest_of(assigned);
+    let folder = options.cache.folder(&source, &manifest, in_use).await;
     let folder = folder.map_err(|error| error.to_string())?;
     options.packages.load(&folder, Some(&assigned.name)).await
+}
+
+/// The files of an assigned package, at its gate.
+struct AssignedFiles<'a> {
+    security: &'a Security,
+    gate: &'a GateAddress,
+    token: &'a str,
+}
+
+#[async_trait::async_trait]
+impl PackageSource for AssignedFiles<'_> {
+    async fn content(&self, file: &PackageFile, offset: u64) -> Result<FileBytes, String> {
+        let request = ContentRequestProto {
+            connection_token: self.token.to_owned(),
+            sha256: file.sha256.clone(),
+            offset,
+        };
+        let content = fetch(self.security, self.gate, request).await;
+        let content = content.map_err(|error| error.to_string())?;
+        let pieces = stream::try_unfold(content, |mut content| async {
+            let piece = content.next().await.map_err(|error| error.to_string())?;
+            Ok(piece.map(|piece| (Bytes::from(piece), content)))
+        });
+        Ok(pieces.boxed())
+    }
+}
+
+fn manifest_of(assigned: &AssignedServiceProto) -> PackageManifest {
+    let files = assigned.files.iter().map(|file| PackageFile {
+        path: file.path.clone(),
+        sha256: file.sha256.clone(),
+        size: file.size,
+    });
+    PackageManifest {
+        version: assigned.version.clone(),
+        files: files.collect(),
+    }
 }
 
 fn start(

@@ -3,7 +3,6 @@
 //!
 //! Invariant: the bytes of a request reach the service as they came, and the bytes of its answer the gate.
 
-mod cache;
 mod machine;
 mod package;
 mod training;
@@ -17,7 +16,6 @@ use futures_util::future::join_all;
 use futures_util::stream::TryStreamExt as _;
 use tokio::sync::watch;
 
-pub use cache::{CacheError, PackageCache};
 pub use machine::{MachineOptions, serve_assigned};
 pub use package::{OpenFolder, PackageOptions};
 pub use training::TrainedServices;

@@ -291,7 +291,7 @@ impl TrainedServices {
     fn publish(&self, trained: &Trained, place: &Path) -> Result<(), String> {
         let parent = place.parent().unwrap_or(&self.folder);
         std::fs::create_dir_all(parent).map_err(|error| disk(parent, &error))?;
-        trained.publish(place).map_err(|error| error.to_string())
+        trained.move_to(place).map_err(|error| error.to_string())
     }
 
     fn records(&self) -> Result<Vec<AttachedRecord>, String> {

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::in_flight::ReachedLimit;
+use crate::account::AccountId;
 use crate::service::{self, CallError, Refusal, Service};
 use crate::task::{BAD_REQUEST, TaskFailure};
 
@@ -241,6 +242,20 @@ impl GatewayError {
         );
         let status = StatusCode::SERVICE_UNAVAILABLE;
         Self::new(status, "REQUIRED_SERVICE_IS_INACTIVE", message)
+    }
+
+    /// The models of these services are loaded at the start, and are not loaded yet.
+    pub(super) fn models_are_loading(services: &[(AccountId, String)]) -> Self {
+        let names: Vec<&str> = services.iter().map(|(_, name)| name.as_str()).collect();
+        let message = format!(
+            "the models of these services are loading: {}",
+            names.join(", ")
+        );
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "MODELS_ARE_LOADING",
+            message,
+        )
     }
 
     pub(super) fn too_large(limit: usize) -> Self {

@@ -171,6 +171,11 @@ impl Services {
         self.catalog.unserved()
     }
 
+    /// Returns the services whose models are loaded at the start, and are not loaded yet, by owner and name.
+    pub fn warming(&self) -> Vec<(AccountId, String)> {
+        self.catalog.warming()
+    }
+
     /// Finds a proxy by name.
     pub fn proxy(&self, owner: AccountId, name: &str) -> Option<Arc<Service>> {
         let proxies = self.proxies.load();

@@ -4,7 +4,8 @@ use axum::http::StatusCode;
 
 use super::error::GatewayError;
 use crate::database::DatabaseError;
-use crate::task::{BlobError, EnqueueError, ObjectsError, SERVICE_UNAVAILABLE};
+use crate::objects::ObjectsError;
+use crate::task::{BlobError, EnqueueError, SERVICE_UNAVAILABLE};
 
 impl From<EnqueueError> for GatewayError {
     fn from(error: EnqueueError) -> Self {

@@ -36,7 +36,9 @@ pub use bodies::{BodyBuffer, BodyMemory, BodyReservation, OutOfBodyMemory};
 pub use call::{
     Answer, Body, CallError, Chunks, Refusal, Request, SERVICE_UNAVAILABLE, TokenCounts, TokenUsage,
 };
-pub use catalog::{Catalog, CatalogOptions, Numbering, PackageDirectory, SettingsOf, Unserved};
+pub use catalog::{
+    Catalog, CatalogOptions, Numbering, PackageDirectory, SettingsOf, Unserved, check_packages,
+};
 pub use description::{Description, MethodDescription};
 pub use device::{
     ContentKind, Device, DeviceParts, Embedded, Embedding, EncoderFiles, InputDescription,

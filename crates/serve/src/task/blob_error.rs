@@ -1,6 +1,6 @@
 //! Errors of stored content.
 
-use super::object_error::{is_missing, storage_reason};
+use crate::objects::{is_missing, storage_reason};
 
 /// Errors of stored content.
 #[derive(Debug, Clone, thiserror::Error)]

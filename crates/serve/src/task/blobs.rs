@@ -19,11 +19,9 @@ use sha2::{Digest, Sha256};
 use super::blob_error::{BlobError, blob_error, storage_failed};
 use super::hold::BlobLock;
 use super::names::BlobNames;
-use super::object_error::storage_reason;
-use super::objects::ObjectStorage;
-use super::parts::{ObjectParts, is_single_put};
 use super::{Lease, StoredContent, TaskId};
 use crate::database::{DatabaseError, DatabaseResult};
+use crate::objects::{ObjectParts, ObjectStorage, is_single_put, storage_reason};
 use crate::service::{BodyBuffer, BodyReservation};
 
 /// Size of one read, in bytes.
@@ -72,7 +70,7 @@ impl Blobs {
     /// Stores blobs as objects in a bucket.
     pub fn in_bucket(storage: ObjectStorage) -> Self {
         Self {
-            store: Arc::clone(&storage.store),
+            store: Arc::clone(storage.store()),
             place: BlobPlace::Bucket(Box::new(storage)),
             max_record_bytes: 0,
         }
@@ -190,7 +188,8 @@ impl Blobs {
         };
         match &self.place {
             BlobPlace::Bucket(_) if !is_single_put(&bytes) => {
-                ObjectParts::put_all(&*self.store, &name, bytes).await?;
+                let put = ObjectParts::put_all(&*self.store, &name, bytes).await;
+                put.map_err(|error| storage_failed(&error))?;
             }
             _ => {
                 let put = self.store.put(&name, bytes.into()).await;

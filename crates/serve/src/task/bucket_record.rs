@@ -8,8 +8,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::objects_url::ObjectsUrl;
 use crate::database::{DatabaseError, DatabaseResult, FileStats};
+use crate::objects::ObjectsUrl;
 
 /// Name of the record in the data directory.
 pub(super) const BUCKET_RECORD: &str = "objects.url";

@@ -20,11 +20,6 @@ mod hold;
 mod id;
 mod limits;
 mod names;
-mod object_error;
-mod object_owner;
-mod objects;
-mod objects_url;
-mod parts;
 mod postgres;
 mod queue;
 mod rate;
@@ -53,11 +48,8 @@ pub use failure::{BAD_REQUEST, SERVICE_UNAVAILABLE};
 pub use files::FileKind;
 pub use id::{TaskId, TaskIds};
 pub use limits::{Caps, Limit, Quota, TaskLimits};
-pub use object_error::ObjectsError;
-pub use objects::ObjectStorage;
-pub use objects_url::{InvalidObjectsUrl, ObjectsUrl};
 pub use postgres::{ServerInfo, SharedServers};
-pub use queue::{FindNamedService, PausedServices, QueueOptions, TaskQueue};
+pub use queue::{AbsentServices, FindNamedService, PausedServices, QueueOptions, TaskQueue};
 pub use record::{
     ClaimedTask, Deletion, Idempotency, Lease, NamedBlob, NewTask, OnCrash, RemovedTasks,
     Statistics, Status, StoredContent, Task, TaskFailure, TaskOutcome,

@@ -12,6 +12,7 @@ use crate::database::postgres::{NodeOptions, Postgres};
 use crate::database::sqlite::Sqlite;
 use crate::database::tables::SqlDatabase;
 use crate::database::{DatabaseError, DatabaseResult, DatabaseSize, DatabaseUrl};
+use crate::package::PublishedPackages;
 use crate::train::{SqlTraining, TrainingStore};
 use crate::webhook::{SqlWebhooks, WebhookStore};
 
@@ -109,6 +110,14 @@ impl Stores {
         match &self.opened {
             Opened::Sqlite(_) => None,
             Opened::Postgres(database) => Some(SharedServers(database.clone())),
+        }
+    }
+
+    /// Returns the packages that all servers serve; `None` if the database is that of one server.
+    pub fn packages(&self) -> Option<PublishedPackages> {
+        match &self.opened {
+            Opened::Sqlite(_) => None,
+            Opened::Postgres(database) => Some(PublishedPackages::new(database.clone())),
         }
     }
 

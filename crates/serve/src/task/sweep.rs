@@ -14,9 +14,9 @@ use object_store::{ObjectMeta, ObjectStore as _};
 
 use super::blobs::BlobPlace;
 use super::names::{ANSWERS, BODIES, task_of};
-use super::object_error::storage_reason;
 use super::{Blobs, TaskOutcome, TaskStore};
 use crate::database::Timestamp;
+use crate::objects::storage_reason;
 
 /// Minimum age of an orphaned blob before it is removed. The task of a younger one may be about to
 /// be stored.

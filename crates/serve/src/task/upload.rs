@@ -13,8 +13,8 @@ use sha2::{Digest, Sha256};
 
 use super::blob_error::{BlobError, storage_failed};
 use super::blobs::BlobPlace;
-use super::parts::{OBJECT_PART_BYTES, ObjectParts};
 use super::{Blobs, StoredContent, TaskId};
+use crate::objects::{OBJECT_PART_BYTES, ObjectParts};
 use crate::service::BodyReservation;
 
 /// Size of one write to a local file, in bytes.
@@ -89,7 +89,8 @@ impl Upload {
             self.write_part().await?;
         }
         if let Some(parts) = self.parts.take() {
-            parts.complete().await?;
+            let completed = parts.complete().await;
+            completed.map_err(|error| storage_failed(&error))?;
         } else {
             let whole = self.piece.split().freeze();
             let put = self.store.put(&self.name, whole.into()).await;
@@ -104,8 +105,12 @@ impl Upload {
     async fn write_part(&mut self) -> Result<(), BlobError> {
         let parts = match &mut self.parts {
             Some(parts) => parts,
-            none => none.insert(ObjectParts::begin(&*self.store, &self.name).await?),
+            none => {
+                let begun = ObjectParts::begin(&*self.store, &self.name).await;
+                none.insert(begun.map_err(|error| storage_failed(&error))?)
+            }
         };
-        parts.put(self.piece.split().freeze()).await
+        let put = parts.put(self.piece.split().freeze()).await;
+        put.map_err(|error| storage_failed(&error))
     }
 }

@@ -455,6 +455,24 @@ fn base_model(shared: &SharedJobs, derived: &Derived) -> Result<Arc<Device>, Str
     device.ok_or_else(|| format!("`{}` has no local model to train on", base_label(derived)))
 }
 
+/// Publishes a package for the other servers of the database, if there are any. Returns its version.
+async fn share(
+    shared: &SharedJobs,
+    derived: &Derived,
+    trained: &Trained,
+) -> Result<Option<String>, String> {
+    let Some(mirror) = &shared.options.mirror else {
+        return Ok(None);
+    };
+    let of = &derived.is;
+    let owner = (of.owner, &*of.owner_name);
+    let share = mirror.share(owner, &of.name, trained.directory());
+    let version = share.await;
+    version
+        .map(Some)
+        .map_err(|error| format!("cannot share the package with other servers: {error}"))
+}
+
 /// Publishes a package and waits until requests reach it.
 async fn serve(shared: &SharedJobs, derived: &Derived, trained: Trained) -> Result<String, String> {
     let options = &shared.options;
@@ -462,12 +480,19 @@ async fn serve(shared: &SharedJobs, derived: &Derived, trained: Trained) -> Resu
     let find = || (options.find)(of.owner, &of.service.to_string());
     let before = find();
     let place = directory_of(&options.directory, of.owner).join(&of.name);
+    let version = share(shared, derived, &trained).await?;
     let mut changes = options.catalog.changes();
     let metrics = trained.metrics.to_string();
     let (published, shown) = (place.clone(), place.display().to_string());
-    let put = tokio::task::spawn_blocking(move || trained.publish(&published));
+    let put = tokio::task::spawn_blocking(move || trained.move_to(&published));
     let put = put.await.map_err(|error| error.to_string())?;
     put.map_err(|error| format!("cannot publish the package: {error}"))?;
+    if let (Some(mirror), Some(version)) = (&options.mirror, version)
+        && let Err(error) = mirror.adopt(of.owner, &of.name, &version)
+    {
+        // The same package is fetched once.
+        tracing::warn!(%error, "cannot record a trained package");
+    }
     options.catalog.look_again();
     let is_new = || {
         let now = find().filter(|now| now.device().is_some());

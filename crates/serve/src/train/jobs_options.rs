@@ -11,6 +11,7 @@ use super::embed::DatasetReader;
 use super::record::Dataset;
 use super::store::TrainingStore;
 use crate::account::{AccountId, Accounts};
+use crate::package::PackageMirror;
 use crate::service::{Catalog, Service};
 
 /// Maximum time from publishing a package until it is served.
@@ -45,6 +46,8 @@ pub struct JobsOptions {
     pub catalog: Arc<Catalog>,
     /// Directory of the results, with a subdirectory per account, named by its number.
     pub directory: PathBuf,
+    /// Shares the results with the servers of the same database, if there are any.
+    pub mirror: Option<Arc<PackageMirror>>,
     /// The cache of embedding vectors.
     pub cache: CacheDirectory,
     /// Limits on datasets.

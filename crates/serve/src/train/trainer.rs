@@ -3,7 +3,7 @@
 //!
 //! Invariant: rows keep their order, even if their vectors arrive in another order. Only rows that
 //! are being embedded are in memory. Dropping the future cancels the work. The package stays in a
-//! temporary directory until [`Trained::publish`].
+//! temporary directory until [`Trained::move_to`].
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,10 +17,11 @@ use super::embed::{DatasetEmbedding, DatasetReader};
 use super::error::TrainError;
 use super::fitting::FitTask;
 use super::options::FitOptions;
-use super::package::{PackageContents, PackageError, publish};
+use super::package::{PackageContents, PackageError};
 use super::progress::TrainingProgress;
 use super::report;
 use crate::account::AccountId;
+use crate::package::replace_directory;
 use crate::service::Device;
 
 /// Progress, in percent, at the end of the embedding; fitting ends at [`FITTED_PERCENT`].
@@ -51,7 +52,7 @@ pub struct Training<'a> {
     pub output_directory: PathBuf,
 }
 
-/// Result of a training, not yet published.
+/// Result of a training, not yet served.
 #[derive(Debug)]
 pub struct Trained {
     made: PathBuf,
@@ -60,15 +61,20 @@ pub struct Trained {
 }
 
 impl Trained {
+    /// Returns the directory in which the package was written.
+    pub fn directory(&self) -> &Path {
+        &self.made
+    }
+
     /// Moves the package to its final directory.
-    pub fn publish(&self, place: &Path) -> Result<(), PackageError> {
-        publish(&self.made, place)
+    pub fn move_to(&self, place: &Path) -> Result<(), PackageError> {
+        replace_directory(&self.made, place).map_err(PackageError::at(place))
     }
 }
 
 impl Drop for Trained {
     fn drop(&mut self) {
-        // After publishing, the directory no longer exists.
+        // After the move, the directory no longer exists.
         let _ = std::fs::remove_dir_all(&self.made);
     }
 }

@@ -6,7 +6,6 @@
 //! Invariant: an instance whose token is not valid any more gets no requests, and its answers are not accepted.
 
 mod admission;
-mod manifest;
 mod placement;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -17,9 +16,9 @@ use tokio::sync::Notify;
 
 use crate::account::{ANY_SERVICE, AccountId, AccountStore, Directory, Snapshot, WorkerToken};
 use crate::database::{DatabaseResult, Timestamp};
+use crate::package::FileHashes;
 use crate::service::{Attached, AttachedServices, Service, ServiceKind};
 use admission::token_revoked;
-use manifest::FileHashes;
 use pkgtool_gate::host::{InstanceActivity, RemoteInstance};
 use placement::MachinePool;
 

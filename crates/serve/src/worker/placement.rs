@@ -6,12 +6,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::manifest::{FileHashes, PackageManifest};
 use super::{NamedService, WorkerService, Workers};
 use crate::account::WorkerToken;
+use crate::package::{FileHashes, LocalPackage, PackageFile};
 use crate::service::Service;
 use pkgtool_gate::host::RemoteInstance;
-use pkgtool_gate::protocol::{AssignedServiceProto, AssignmentProto, WorkerProto};
+use pkgtool_gate::protocol::{
+    AssignedServiceProto, AssignmentProto, PackageFileProto, WorkerProto,
+};
 
 /// The machines without packages of their own.
 #[derive(Debug, Default)]
@@ -38,14 +40,14 @@ pub(super) struct PlacedService {
     pub(super) service: WorkerService,
     /// The token of the machine.
     pub(super) token: WorkerToken,
-    manifest: Arc<PackageManifest>,
+    package: Arc<LocalPackage>,
 }
 
 /// A service whose package is sent to machines.
 struct SentService {
     service: WorkerService,
     backends: Vec<String>,
-    manifest: Arc<PackageManifest>,
+    package: Arc<LocalPackage>,
 }
 
 impl MachinePool {
@@ -109,14 +111,15 @@ impl MachinePool {
                 let placed = PlacedService {
                     service: sent.service.clone(),
                     token: machine.token.clone(),
-                    manifest: Arc::clone(&sent.manifest),
+                    package: Arc::clone(&sent.package),
                 };
                 tokens.insert(token.clone(), placed);
+                let manifest = &sent.package.manifest;
                 assignment.services.push(AssignedServiceProto {
                     name: named.name.clone(),
                     connection_token: token,
-                    version: sent.manifest.version.clone(),
-                    files: sent.manifest.files.clone(),
+                    version: manifest.version.clone(),
+                    files: manifest.files.iter().map(file_proto).collect(),
                 });
             }
             let versions = assignment.services.iter();
@@ -132,14 +135,22 @@ impl MachinePool {
 impl PlacedService {
     /// Returns the path of a file of the package.
     pub(super) fn file(&self, sha256: &str) -> Option<PathBuf> {
-        self.manifest.file(sha256)
+        self.package.file(sha256)
     }
 }
 
 /// Returns whether a machine has a backend and the memory for a package.
 fn can_run(worker: &WorkerProto, sent: &SentService) -> bool {
     let has = |backend: &String| worker.backends.contains(backend);
-    sent.backends.iter().any(has) && sent.manifest.bytes() <= worker.memory_bytes
+    sent.backends.iter().any(has) && sent.package.manifest.bytes() <= worker.memory_bytes
+}
+
+fn file_proto(file: &PackageFile) -> PackageFileProto {
+    PackageFileProto {
+        path: file.path.clone(),
+        sha256: file.sha256.clone(),
+        size: file.size,
+    }
 }
 
 fn instance_token(named: &NamedService) -> Option<String> {
@@ -168,8 +179,8 @@ impl Workers {
 fn sent_services(services: &[Arc<Service>], hashes: &FileHashes) -> Vec<SentService> {
     let sent = services.iter().filter_map(|service| {
         let device = service.device()?;
-        let manifest = hashes.manifest(device.files());
-        let manifest = manifest.map_err(|error| {
+        let package = hashes.package(device.files());
+        let package = package.map_err(|error| {
             let service = service.label();
             tracing::warn!(%service, %error, "the package cannot be sent to workers");
         });
@@ -184,7 +195,7 @@ fn sent_services(services: &[Arc<Service>], hashes: &FileHashes) -> Vec<SentServ
                 attached: Arc::clone(device.workers()?),
             },
             backends: device.description().backends.clone(),
-            manifest: manifest.ok()?,
+            package: package.ok()?,
         })
     });
     let sent: Vec<SentService> = sent.collect();

@@ -39,7 +39,11 @@ use driver::Driver;
 use error::{ErrorPlace, is_conflict};
 
 /// Migrations, in order. The schema's version is the number of migrations that have run.
-const MIGRATIONS: [&str; 2] = [include_str!("schema.sql"), include_str!("task.sql")];
+const MIGRATIONS: [&str; 3] = [
+    include_str!("schema.sql"),
+    include_str!("task.sql"),
+    include_str!("package.sql"),
+];
 /// Migrations that releases of an older schema can run beside: all after this one.
 const OLDEST_COMPATIBLE: usize = 2;
 /// Number of the lock that a migrating process holds: the letters `pkgtool`.

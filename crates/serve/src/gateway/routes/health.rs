@@ -33,7 +33,7 @@ pub(super) fn routes() -> Routes {
             .answers("The server accepts requests", BodySchema::of::<Readiness>())
             .breaks(
                 "The server is shutting down, its disk is full, its database is damaged or does \
-                 not answer, or a required service is inactive",
+                 not answer, a required service is inactive, or models are loaded at the start",
             ),
     ];
     Routes::new("health", &[]).add_all(operations)
@@ -108,6 +108,10 @@ async fn ready(State(gateway): State<Arc<Gateway>>) -> Result<Json<Readiness>, G
     let missing = |service: &&Arc<Service>| service.settings.required && !service.is_active();
     if let Some(service) = services.iter().find(missing) {
         return Err(not_ready(GatewayError::required_service(service)));
+    }
+    let warming = gateway.services.warming();
+    if !warming.is_empty() {
+        return Err(not_ready(GatewayError::models_are_loading(&warming)));
     }
     Ok(Json(Readiness {
         status: "ready",

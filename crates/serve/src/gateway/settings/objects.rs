@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::task::{InvalidObjectsUrl, ObjectsUrl};
+use crate::objects::{InvalidObjectsUrl, ObjectsUrl};
 
 /// Object storage of bodies, answers, datasets and files of batches.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

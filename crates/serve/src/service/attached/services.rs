@@ -49,6 +49,11 @@ impl AttachedServices {
         paused.map(|(key, _)| key.clone()).collect()
     }
 
+    /// Says that a service can answer which could not.
+    pub(in super::super) fn resume(&self) {
+        self.resumed.send_modify(|count| *count += 1);
+    }
+
     /// Returns a receiver that changes when a service becomes able to answer.
     pub fn resumed(&self) -> watch::Receiver<u64> {
         self.resumed.subscribe()

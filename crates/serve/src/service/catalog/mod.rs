@@ -10,6 +10,8 @@ mod survey;
 mod table;
 mod watch;
 
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
@@ -48,6 +50,7 @@ impl Catalog {
             stop: channel::channel(false).0,
             wake: Arc::default(),
             endings: Mutex::default(),
+            warming: Mutex::default(),
         });
         // Start watching before the first scan, so that no later change is missed.
         let watch = CatalogWatch::new(Arc::clone(&shared));
@@ -94,9 +97,17 @@ impl Catalog {
         self.shared.changes.subscribe()
     }
 
+    /// Returns the services whose models are loaded at the start, and are not loaded yet, by owner and name.
+    pub fn warming(&self) -> Vec<(AccountId, String)> {
+        lock(&self.shared.warming).iter().cloned().collect()
+    }
+
     /// Serves the packages of another existing directory.
     pub fn add_directory(&self, directory: PackageDirectory) -> Result<(), String> {
         let directory = absolute(directory)?;
+        if self.shared.directories.load().contains(&directory) {
+            return Ok(());
+        }
         self.shared.directories.rcu(|known| {
             let mut all = Vec::clone(known);
             if !all.contains(&directory) {
@@ -183,15 +194,66 @@ fn initial_scan(shared: &SharedCatalog) -> PackageStates {
     book
 }
 
+/// Loads the models of the services with `warm_up` in the background.
 fn warm_all(shared: &Arc<SharedCatalog>, runtime: &Handle) {
     for service in shared.table.load().services.iter() {
-        if service.settings.warm_up {
-            let service = Arc::clone(service);
-            runtime.spawn(async move {
-                if let Some(device) = service.device() {
-                    watch::warm(&service.name, device).await;
-                }
-            });
+        let Some(device) = service.device().filter(|_| service.settings.warm_up) else {
+            continue;
+        };
+        let (name, device) = (service.name.clone(), Arc::clone(device));
+        let (shared, key) = (Arc::clone(shared), (service.owner, name.clone()));
+        lock(&shared.warming).insert(key.clone());
+        runtime.spawn(async move {
+            watch::warm(&name, &device).await;
+            lock(&shared.warming).remove(&key);
+            if let Some(attached) = &shared.options.attached {
+                attached.resume();
+            }
+        });
+    }
+}
+
+/// Checks the packages below a directory as a catalog would, and returns the names of their services. The error has one
+/// line per finding.
+pub fn check_packages(directory: &Path) -> Result<Vec<String>, String> {
+    let shown = directory.display();
+    let home = absolute(PackageDirectory {
+        path: directory.to_owned(),
+        owner: AccountId(0),
+        owner_name: String::new(),
+        named_by_folders: false,
+        left_out: Vec::new(),
+    })?;
+    let survey = Survey::of(std::slice::from_ref(&home));
+    if let Some(skipped) = survey.unreadable.iter().chain(&survey.links).next() {
+        return Err(format!("{}: {}", skipped.path.display(), skipped.reason));
+    }
+    if survey.packages.is_empty() {
+        return Err(format!(
+            "{shown}: no packages found; expected a `config.json` there or below"
+        ));
+    }
+    let mut names = BTreeSet::new();
+    for package in survey.packages.into_values() {
+        if !package.key.path.starts_with(&home.path) {
+            return Err(format!(
+                "{shown}: this is the directory of one backend; give the directory above it"
+            ));
+        }
+        stage::validate(&package)?;
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let is_outside = |path: &&PathBuf| {
+            !path.starts_with(&home.path) && !real(path).starts_with(real(&home.path))
+        };
+        if let Some(outside) = package.files().iter().find(is_outside) {
+            return Err(format!(
+                "{}: the file is outside of {shown}; give a directory that has all files",
+                outside.display()
+            ));
+        }
+        for name in stage::names(&package) {
+            names.insert(name.ok_or_else(|| format!("{shown}: missing model token"))?);
         }
     }
+    Ok(names.into_iter().collect())
 }

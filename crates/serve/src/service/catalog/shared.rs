@@ -1,5 +1,6 @@
 //! State shared by a catalog and its watch.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,6 +11,7 @@ use tokio::task::JoinSet;
 
 use super::options::{CatalogOptions, PackageDirectory};
 use super::table::ServiceTable;
+use crate::account::AccountId;
 
 /// State shared by a catalog and its watch.
 pub(super) struct SharedCatalog {
@@ -26,6 +28,8 @@ pub(super) struct SharedCatalog {
     pub(super) wake: Arc<Notify>,
     /// Removed services that are finishing their last requests.
     pub(super) endings: Mutex<JoinSet<()>>,
+    /// Services whose models are loaded at the start, and are not loaded yet.
+    pub(super) warming: Mutex<BTreeSet<(AccountId, String)>>,
 }
 
 /// Locks a mutex, ignoring poisoning by a panicked holder.

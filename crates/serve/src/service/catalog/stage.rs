@@ -31,7 +31,7 @@ pub(super) fn build(
     options: &CatalogOptions,
 ) -> Result<Vec<BuiltService>, String> {
     let own_tokens = ProjectTokens(Policy::nearest());
-    validate(package, &own_tokens)?;
+    validate_with(package, &own_tokens)?;
     let roots = Roots::new();
     let mut identities: BTreeMap<String, Vec<PackageConfig>> = BTreeMap::new();
     for found in &package.configs {
@@ -145,7 +145,12 @@ impl ProjectPolicy for ProjectTokens {
     fn filter_report(&self, _: &mut Report) {}
 }
 
-fn validate(package: &ServedPackage, own_tokens: &ProjectTokens) -> Result<(), String> {
+/// Validates a package. The error has one line per finding.
+pub(super) fn validate(package: &ServedPackage) -> Result<(), String> {
+    validate_with(package, &ProjectTokens(Policy::nearest()))
+}
+
+fn validate_with(package: &ServedPackage, own_tokens: &ProjectTokens) -> Result<(), String> {
     let found = Discovery {
         found: package.configs.clone(),
         ..Discovery::default()

@@ -12,7 +12,7 @@ use super::group::{self, ChangeGroup, GroupOutcome};
 use super::rows::{self, Fault};
 use crate::database::postgres::Postgres;
 use crate::database::{DatabaseResult, Timestamp};
-use crate::task::ObjectsUrl;
+use crate::objects::ObjectsUrl;
 
 /// The servers that share a database.
 #[derive(Debug)]
@@ -59,6 +59,19 @@ impl SharedServers {
             Box::pin(async move { agree_on_objects(transaction, (&own, &server)).await })
         });
         agree.await
+    }
+
+    /// Returns the place of the objects that all of them share; `None` if no server has one.
+    pub async fn object_place(&self) -> DatabaseResult<Option<ObjectsUrl>> {
+        let place = self.0.with(|client| {
+            Box::pin(async {
+                let row = client
+                    .query_opt("SELECT place FROM object_place", &[])
+                    .await?;
+                row.map(|row| row.try_get::<_, String>(0)).transpose()
+            })
+        });
+        Ok(place.await?.and_then(|place| place.parse().ok()))
     }
 
     /// Lists them, the one that started first first.

@@ -4,6 +4,7 @@
 //! is kept, and storing is retried as long as the lease is held. The queue knows stores and
 //! services only through their interfaces.
 
+mod absent;
 mod housekeeping;
 mod run;
 
@@ -23,6 +24,7 @@ use super::{
 use crate::account::{AccountId, Directory};
 use crate::database::{DatabaseResult, RetentionClock, Timestamp};
 use crate::service::{BodyMemory, Service};
+pub use absent::AbsentServices;
 
 /// Finds a service by its owner and name.
 pub type FindNamedService = Box<dyn Fn(AccountId, &str) -> Option<Arc<Service>> + Send + Sync>;
@@ -47,6 +49,8 @@ pub struct QueueOptions {
     pub find: FindNamedService,
     /// The services that cannot answer now and whose tasks wait, by owner and name.
     pub paused: PausedServices,
+    /// Services that this server does not have.
+    pub absent: AbsentServices,
     /// Changes when a paused service can answer again.
     pub resumed: watch::Receiver<u64>,
     /// Maximum number of attempts of a task whose worker leaves.
@@ -158,7 +162,9 @@ impl Dispatcher {
         let free = places.saturating_sub(self.running.len());
         let options = &self.options;
         let accounts = Arc::clone(&options.directory.snapshot());
-        let limits = TaskLimits::new(accounts, options.caps).without((options.paused)());
+        let mut held_back = (options.paused)();
+        held_back.extend(options.absent.list());
+        let limits = TaskLimits::new(accounts, options.caps).without(held_back);
         let claimed = options.store.claim(free, &self.turns, &limits).await;
         match claimed {
             Ok(claimed) => {

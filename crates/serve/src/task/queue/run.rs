@@ -91,6 +91,11 @@ async fn answer(options: &QueueOptions, claimed: ClaimedTask) -> RunResult {
         }
     };
     let Some(service) = (options.find)(claimed.owner, &claimed.service) else {
+        let (owner, name) = (claimed.owner, &claimed.service);
+        if options.absent.leaves(owner, name, task.made_at()) {
+            tracing::debug!(%task, service = name, "left to a server that has the service");
+            return RunResult::PutBack;
+        }
         return RunResult::Failed(TaskFailure::no_service(&claimed.service));
     };
     let run = TaskRun {

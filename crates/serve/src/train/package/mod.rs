@@ -6,7 +6,6 @@
 //! package at the same path never loads a newer head.
 
 mod head;
-mod publish;
 
 use std::fs;
 use std::io;
@@ -21,8 +20,6 @@ use crate::database::sync_tree;
 use crate::service::EncoderFiles;
 use pkgtool_base::package::{PrecisionList, config, precision};
 use pkgtool_media::trained::{DECISION_FILE, ENCODER, HEAD, LABELS_FILE, LabelDecision};
-
-pub(super) use publish::publish;
 
 /// Name of the file that records the training.
 const TRAINING_FILE: &str = "training.json";
@@ -81,7 +78,7 @@ pub struct PackageError {
 }
 
 impl PackageError {
-    fn at(path: &Path) -> impl FnOnce(io::Error) -> Self {
+    pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |error| Self { path, error }
     }

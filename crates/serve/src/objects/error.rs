@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use object_store::client::{HttpError, HttpErrorKind};
 
-use super::objects_url::ObjectsUrl;
+use super::url::ObjectsUrl;
 use pkgtool_base::causes::with_causes;
 use pkgtool_base::source::redact::redact;
 
@@ -195,7 +195,7 @@ impl ObjectAction {
 
 /// Returns the reason of an error. A response is reduced to its code and message, because it may
 /// quote the signed request.
-pub(super) fn storage_reason(error: &object_store::Error) -> String {
+pub(crate) fn storage_reason(error: &object_store::Error) -> String {
     let text = with_causes(error);
     let Some((start, _)) = text.split_once('<') else {
         return redact(&text);
@@ -213,7 +213,7 @@ fn response(text: &str) -> Option<String> {
 }
 
 /// Returns whether an object is missing, instead of its bucket.
-pub(super) fn is_missing(error: &object_store::Error) -> bool {
+pub(crate) fn is_missing(error: &object_store::Error) -> bool {
     let code = |text: &str| element(text, "Code").is_none_or(|code| code == "NoSuchKey");
     matches!(error, object_store::Error::NotFound { .. }) && code(&with_causes(error))
 }

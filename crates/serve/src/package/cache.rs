@@ -1,25 +1,21 @@
-//! Packages that gates assign, on disk: fetched by their hashes, kept within a limit of size.
+//! Packages of other machines on disk: fetched by their hashes, kept within a limit of size.
 //!
 //! Invariant: a folder named by a version has exactly the files of that version, each with its hash.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Write as _};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use serde::{Deserialize, Serialize};
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
 
+use super::manifest::{PackageFile, PackageManifest};
 use crate::database::{DatabaseError, make_directory};
 use pkgtool_base::source::{bounds, same_bytes::sha256};
-use pkgtool_gate::address::GateAddress;
-use pkgtool_gate::instance::{Security, fetch};
-use pkgtool_gate::protocol::{AssignedServiceProto, ContentRequestProto, PackageFileProto};
 
-/// Maximum number of files of a package.
-const MAX_FILES: usize = 10_000;
-/// Maximum length of a path, in bytes.
-const MAX_PATH_BYTES: usize = 1024;
 /// Maximum number of pieces of a file that are received before it is asked for again.
 const ATTEMPTS: usize = 3;
 
@@ -34,7 +30,7 @@ pub struct PackageCache {
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
     /// The assignment is not one that can be followed.
-    #[error("the gate assigned a package that is refused: {0}")]
+    #[error("the package is refused: {0}")]
     Refused(String),
     /// A file could not be fetched.
     #[error("`{path}` could not be fetched: {reason}")]
@@ -57,16 +53,15 @@ pub enum CacheError {
     },
 }
 
-/// The files of a version, as they are written beside its folder.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct CachedFiles(Vec<CachedFile>);
-
-#[derive(Debug, Serialize, Deserialize)]
-struct CachedFile {
-    path: String,
-    sha256: String,
-    size: u64,
+/// Where the files of packages come from.
+#[async_trait::async_trait]
+pub(crate) trait PackageSource: Sync {
+    /// Returns the bytes of a file from an offset on. An error is the reason.
+    async fn content(&self, file: &PackageFile, offset: u64) -> Result<FileBytes, String>;
 }
+
+/// The bytes of a file, in pieces.
+pub(crate) type FileBytes = BoxStream<'static, Result<Bytes, String>>;
 
 impl PackageCache {
     /// Opens a folder that may hold so many bytes.
@@ -77,27 +72,26 @@ impl PackageCache {
         Ok(Self { root, most })
     }
 
-    /// Returns the folder of an assigned package, and fetches the files that are missing. Versions in use stay.
-    pub async fn folder(
+    /// Returns the folder of a package, and fetches the files that are missing. Versions in use stay.
+    pub(crate) async fn folder(
         &self,
-        gate: (&Security, &GateAddress),
-        assigned: &AssignedServiceProto,
+        source: &dyn PackageSource,
+        manifest: &PackageManifest,
         in_use: &BTreeSet<String>,
     ) -> Result<PathBuf, CacheError> {
-        check(assigned, self.most).map_err(CacheError::Refused)?;
-        let folder = self.root.join(&assigned.version);
-        let record = self.record(&assigned.version);
+        manifest.check(self.most).map_err(CacheError::Refused)?;
+        let folder = self.root.join(&manifest.version);
+        let record = self.record(&manifest.version);
         if record.is_file() {
             // The time of the last use.
             let touched = fs::File::open(&record).and_then(|it| it.set_modified(SystemTime::now()));
             touched.map_err(|error| disk(&record, error))?;
             return Ok(folder);
         }
-        let bytes: u64 = assigned.files.iter().map(|file| file.size).sum();
-        self.trim(bytes, in_use)?;
-        let unfinished = self.root.join(format!("{}.part", assigned.version));
+        self.trim(manifest.bytes(), in_use)?;
+        let unfinished = self.root.join(format!("{}.part", manifest.version));
         let known = self.known();
-        for file in &assigned.files {
+        for file in &manifest.files {
             let target = unfinished.join(&file.path);
             make_parent(&target)?;
             let same = known.get(&file.sha256).filter(|path| path.is_file());
@@ -109,17 +103,12 @@ impl PackageCache {
                 Some(same) => fs::hard_link(same, &target)
                     .or_else(|_| fs::copy(same, &target).map(drop))
                     .map_err(|error| disk(&target, error))?,
-                None => fetch_file(gate, &assigned.connection_token, file, &target).await?,
+                None => fetch_file(source, file, &target).await?,
             }
         }
         fs::create_dir_all(&unfinished).map_err(|error| disk(&unfinished, error))?;
         fs::rename(&unfinished, &folder).map_err(|error| disk(&folder, error))?;
-        let files = assigned.files.iter().map(|file| CachedFile {
-            path: file.path.clone(),
-            sha256: file.sha256.clone(),
-            size: file.size,
-        });
-        let text = serde_json::to_vec(&CachedFiles(files.collect())).unwrap_or_default();
+        let text = serde_json::to_vec(&manifest.files).unwrap_or_default();
         fs::write(&record, text).map_err(|error| disk(&record, error))?;
         Ok(folder)
     }
@@ -129,7 +118,7 @@ impl PackageCache {
     }
 
     /// Returns the versions that are there, the one used longest ago first.
-    fn versions(&self) -> Vec<(String, CachedFiles)> {
+    fn versions(&self) -> Vec<(String, Vec<PackageFile>)> {
         let entries = fs::read_dir(&self.root).into_iter().flatten().flatten();
         let found = entries.filter_map(|entry| {
             let name = entry.file_name().into_string().ok()?;
@@ -138,7 +127,7 @@ impl PackageCache {
             let files = serde_json::from_slice(&fs::read(entry.path()).ok()?).ok()?;
             Some((used, version, files))
         });
-        let mut found: Vec<(SystemTime, String, CachedFiles)> = found.collect();
+        let mut found: Vec<(SystemTime, String, Vec<PackageFile>)> = found.collect();
         found.sort_by_key(|(used, ..)| *used);
         found
             .into_iter()
@@ -152,7 +141,6 @@ impl PackageCache {
         let files = versions.flat_map(|(version, files)| {
             let folder = self.root.join(version);
             files
-                .0
                 .into_iter()
                 .map(move |file| (file.sha256, folder.join(file.path)))
         });
@@ -163,7 +151,7 @@ impl PackageCache {
     fn trim(&self, more: u64, in_use: &BTreeSet<String>) -> Result<(), CacheError> {
         let mut versions = self.versions();
         loop {
-            let files = versions.iter().flat_map(|(_, files)| &files.0);
+            let files = versions.iter().flat_map(|(_, files)| files);
             let each: BTreeMap<&str, u64> = files.map(|it| (&*it.sha256, it.size)).collect();
             let held: u64 = each.values().sum();
             if held.saturating_add(more) <= self.most {
@@ -180,70 +168,38 @@ impl PackageCache {
                 return Err(CacheError::Refused(message));
             };
             let (version, _) = versions.remove(oldest);
-            // Without its record a version counts as absent.
-            let record = self.record(&version);
-            fs::remove_file(&record).map_err(|error| disk(&record, error))?;
-            let folder = self.root.join(version);
-            fs::remove_dir_all(&folder).map_err(|error| disk(&folder, error))?;
+            self.remove(&version)?;
         }
+    }
+
+    /// Removes all versions but those in use.
+    pub(crate) fn keep(&self, in_use: &BTreeSet<String>) -> Result<(), CacheError> {
+        for (version, _) in self.versions() {
+            if !in_use.contains(&version) {
+                self.remove(&version)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn remove(&self, version: &str) -> Result<(), CacheError> {
+        // Without its record a version counts as absent.
+        let record = self.record(version);
+        fs::remove_file(&record).map_err(|error| disk(&record, error))?;
+        let folder = self.root.join(version);
+        fs::remove_dir_all(&folder).map_err(|error| disk(&folder, error))
     }
 }
 
-/// Checks an assignment: names, hashes and sizes.
-fn check(assigned: &AssignedServiceProto, most: u64) -> Result<(), String> {
-    let is_hash = |text: &str| {
-        text.len() == 64
-            && text
-                .bytes()
-                .all(|it| it.is_ascii_digit() || (b'a'..=b'f').contains(&it))
-    };
-    if !is_hash(&assigned.version) {
-        return Err(format!(
-            "`{}` is no version",
-            assigned.version.escape_debug()
-        ));
-    }
-    if assigned.files.len() > MAX_FILES {
-        return Err(format!("it has more than {MAX_FILES} files"));
-    }
-    let mut bytes = 0_u64;
-    let mut paths = BTreeSet::new();
-    for file in &assigned.files {
-        let path = Path::new(&file.path);
-        let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
-        let is_path = !file.path.is_empty()
-            && file.path.len() <= MAX_PATH_BYTES
-            && !file.path.contains(['\\', ':', '\0'])
-            && path.components().all(is_plain);
-        if !is_path || !paths.insert(&file.path) {
-            return Err(format!(
-                "`{}` is no path, or a path twice",
-                file.path.escape_debug()
-            ));
-        }
-        if !is_hash(&file.sha256) {
-            return Err(format!("`{}` has no SHA-256", file.path));
-        }
-        bytes = bytes.saturating_add(file.size);
-    }
-    if bytes > most {
-        return Err(format!(
-            "it has {bytes} bytes, and the cache may hold {most}"
-        ));
-    }
-    Ok(())
-}
-
-fn is_whole(path: &Path, file: &PackageFileProto) -> bool {
+fn is_whole(path: &Path, file: &PackageFile) -> bool {
     let size = fs::metadata(path).map(|metadata| metadata.len());
     size.is_ok_and(|size| size == file.size) && sha256(path).is_ok_and(|found| found == file.sha256)
 }
 
 /// Fetches a file, from where an earlier attempt ended.
 async fn fetch_file(
-    gate: (&Security, &GateAddress),
-    token: &str,
-    file: &PackageFileProto,
+    source: &dyn PackageSource,
+    file: &PackageFile,
     target: &Path,
 ) -> Result<(), CacheError> {
     let failed = |reason: String| CacheError::NotFetched {
@@ -252,7 +208,7 @@ async fn fetch_file(
     };
     let mut last = String::new();
     for _ in 0..ATTEMPTS {
-        match fetch_rest(gate, token, file, target).await? {
+        match fetch_rest(source, file, target).await? {
             None if is_whole(target, file) => return Ok(()),
             None => {
                 // Other bytes came before.
@@ -267,9 +223,8 @@ async fn fetch_file(
 
 /// Appends the bytes that are missing. Returns the reason if they did not come.
 async fn fetch_rest(
-    (security, gate): (&Security, &GateAddress),
-    token: &str,
-    file: &PackageFileProto,
+    source: &dyn PackageSource,
+    file: &PackageFile,
     target: &Path,
 ) -> Result<Option<String>, CacheError> {
     let fault = |error| disk(target, error);
@@ -283,28 +238,22 @@ async fn fetch_rest(
         opened.set_len(0).map_err(fault)?;
         offset = 0;
     }
-    let request = ContentRequestProto {
-        connection_token: token.to_owned(),
-        sha256: file.sha256.clone(),
-        offset,
-    };
-    let mut content = match fetch(security, gate, request).await {
+    let mut content = match source.content(file, offset).await {
         Ok(content) => content,
-        Err(error) => return Ok(Some(error.to_string())),
+        Err(reason) => return Ok(Some(reason)),
     };
-    loop {
-        match content.next().await {
-            Ok(Some(piece)) => {
-                offset = offset.saturating_add(piece.len() as u64);
-                if offset > file.size {
-                    return Ok(Some(format!("it has more than {} bytes", file.size)));
-                }
-                opened.write_all(&piece).map_err(fault)?;
-            }
-            Ok(None) => return Ok(None),
-            Err(error) => return Ok(Some(error.to_string())),
+    while let Some(piece) = content.next().await {
+        let piece = match piece {
+            Ok(piece) => piece,
+            Err(reason) => return Ok(Some(reason)),
+        };
+        offset = offset.saturating_add(piece.len() as u64);
+        if offset > file.size {
+            return Ok(Some(format!("it has more than {} bytes", file.size)));
         }
+        opened.write_all(&piece).map_err(fault)?;
     }
+    Ok(None)
 }
 
 fn make_parent(path: &Path) -> Result<(), CacheError> {
@@ -323,58 +272,16 @@ fn disk(path: &Path, error: io::Error) -> CacheError {
 mod tests {
     use super::*;
 
-    fn assigned(files: &[(&str, u64)]) -> AssignedServiceProto {
-        let files = files.iter().map(|(path, size)| PackageFileProto {
-            path: (*path).to_owned(),
-            sha256: "0".repeat(64),
-            size: *size,
-        });
-        AssignedServiceProto {
-            version: "a".repeat(64),
-            files: files.collect(),
-            ..AssignedServiceProto::default()
-        }
-    }
-
-    #[test]
-    fn what_leads_out_of_the_folder_is_refused() {
-        assert_eq!(check(&assigned(&[("onnx/config.json", 9)]), 10), Ok(()));
-        for path in [
-            "",
-            "/etc/passwd",
-            "../x",
-            "a/../../x",
-            "a/./b/..",
-            "C:x",
-            "a\\b",
-            "a\0b",
-        ] {
-            assert!(check(&assigned(&[(path, 1)]), 10).is_err(), "{path}");
-        }
-        assert!(check(&assigned(&[("a", 9), ("b", 2)]), 10).is_err());
-        assert!(check(&assigned(&[("a", u64::MAX), ("b", 2)]), 10).is_err());
-        assert!(check(&assigned(&[("a", 1), ("a", 1)]), 10).is_err());
-        let long = "x".repeat(2000);
-        assert!(check(&assigned(&[(&long, 1)]), 10).is_err());
-        for version in ["", "..", "A", &"g".repeat(64)] {
-            let wrong = AssignedServiceProto {
-                version: version.to_owned(),
-                ..assigned(&[])
-            };
-            assert!(check(&wrong, 10).is_err(), "{version}");
-        }
-    }
-
     #[test]
     fn the_version_used_longest_ago_leaves_first() {
         let folder = tempfile::tempdir().expect("a folder");
         let cache = PackageCache::open(folder.path().join("cache"), 100).expect("it is new");
         for (at, version) in ["a", "b", "c"].into_iter().enumerate() {
-            let files = CachedFiles(vec![CachedFile {
+            let files = vec![PackageFile {
                 path: "x".to_owned(),
                 sha256: version.to_owned(),
                 size: 30,
-            }]);
+            }];
             fs::create_dir(cache.root.join(version)).expect("a folder");
             let record = cache.record(version);
             fs::write(&record, serde_json::to_vec(&files).expect("JSON")).expect("a file");

@@ -7,7 +7,7 @@ use object_store::path::Path as Name;
 use object_store::{ObjectStore as _, ObjectStoreExt as _, PutMode};
 
 use super::ObjectStorage;
-use super::object_error::{ObjectAction, ObjectsError, ObjectsFault, is_missing};
+use super::error::{ObjectAction, ObjectsError, ObjectsFault, is_missing};
 use crate::database::Timestamp;
 
 /// Name of the object that names the owner.

@@ -7,28 +7,26 @@ use bytes::Bytes;
 use object_store::path::Path as Name;
 use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt as _, PutPayload};
 
-use super::blob_error::{BlobError, storage_failed};
-use super::object_error::storage_reason;
+use super::error::storage_reason;
 
 /// Size of a part of an object, in bytes. S3 accepts no smaller ones, except as the last part.
-pub(super) const OBJECT_PART_BYTES: usize = 5 << 20;
+pub(crate) const OBJECT_PART_BYTES: usize = 5 << 20;
 
 /// A started upload.
-pub(super) struct ObjectParts(Option<Box<dyn MultipartUpload>>);
+pub(crate) struct ObjectParts(Option<Box<dyn MultipartUpload>>);
 
 impl ObjectParts {
     /// Starts an upload.
-    pub(super) async fn begin(store: &dyn ObjectStore, name: &Name) -> Result<Self, BlobError> {
-        let parts = store.put_multipart(name).await;
-        Ok(Self(Some(parts.map_err(|error| storage_failed(&error))?)))
+    pub(crate) async fn begin(store: &dyn ObjectStore, name: &Name) -> object_store::Result<Self> {
+        Ok(Self(Some(store.put_multipart(name).await?)))
     }
 
     /// Writes an object that is in memory.
-    pub(super) async fn put_all(
+    pub(crate) async fn put_all(
         store: &dyn ObjectStore,
         name: &Name,
         mut bytes: Bytes,
-    ) -> Result<(), BlobError> {
+    ) -> object_store::Result<()> {
         let mut parts = Self::begin(store, name).await?;
         while !bytes.is_empty() {
             let part = bytes.split_to(OBJECT_PART_BYTES.min(bytes.len()));
@@ -39,19 +37,17 @@ impl ObjectParts {
 
     /// Writes the next part. Parts are written one after the other, because parts in flight occupy
     /// memory.
-    pub(super) async fn put(&mut self, part: Bytes) -> Result<(), BlobError> {
+    pub(crate) async fn put(&mut self, part: Bytes) -> object_store::Result<()> {
         let Some(parts) = &mut self.0 else {
             return Ok(());
         };
-        let written = parts.put_part(PutPayload::from(part)).await;
-        written.map_err(|error| storage_failed(&error))
+        parts.put_part(PutPayload::from(part)).await
     }
 
     /// Waits until the whole object is stored.
-    pub(super) async fn complete(mut self) -> Result<(), BlobError> {
+    pub(crate) async fn complete(mut self) -> object_store::Result<()> {
         if let Some(parts) = &mut self.0 {
-            let completed = parts.complete().await;
-            completed.map_err(|error| storage_failed(&error))?;
+            parts.complete().await?;
         }
         self.0 = None;
         Ok(())
@@ -74,6 +70,6 @@ impl Drop for ObjectParts {
 }
 
 /// Returns whether an object is small enough for one request.
-pub(super) fn is_single_put(bytes: &Bytes) -> bool {
+pub(crate) fn is_single_put(bytes: &Bytes) -> bool {
     bytes.len() <= OBJECT_PART_BYTES
 }

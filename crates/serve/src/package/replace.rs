@@ -8,21 +8,19 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::PackageError;
 use crate::database::sync_path;
 
 /// Moves a directory, already flushed to disk, to `place` and removes the old content.
-pub(in super::super) fn publish(made: &Path, place: &Path) -> Result<(), PackageError> {
-    let fault = || PackageError::at(place);
+pub(crate) fn replace_directory(made: &Path, place: &Path) -> io::Result<()> {
     let parent = place.parent().unwrap_or(Path::new("."));
     if place.symlink_metadata().is_ok() {
-        exchange(made, place).map_err(fault())?;
-        sync_path(parent).map_err(fault())?;
+        exchange(made, place)?;
+        sync_path(parent)?;
         // After the exchange, `made` contains the old package.
-        fs::remove_dir_all(made).map_err(PackageError::at(made))?;
+        fs::remove_dir_all(made)?;
     } else {
-        fs::rename(made, place).map_err(fault())?;
-        sync_path(parent).map_err(fault())?;
+        fs::rename(made, place)?;
+        sync_path(parent)?;
     }
     Ok(())
 }

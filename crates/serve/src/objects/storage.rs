@@ -17,10 +17,9 @@ use object_store::{
 };
 use tokio::sync::Mutex;
 
-use super::TaskIds;
-use super::object_error::{ObjectAction, ObjectsError, ObjectsFault};
-use super::objects_url::ObjectsUrl;
-use crate::database::{Timestamp, make_directory};
+use super::error::{ObjectAction, ObjectsError, ObjectsFault};
+use super::url::ObjectsUrl;
+use crate::database::make_directory;
 
 /// Maximum time to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -133,6 +132,11 @@ impl ObjectStorage {
         })
     }
 
+    /// Returns the objects below the prefix.
+    pub(crate) fn store(&self) -> &Arc<dyn ObjectStore> {
+        &self.store
+    }
+
     /// Returns the address of the bucket and the prefix.
     pub fn url(&self) -> &ObjectsUrl {
         &self.url
@@ -158,7 +162,7 @@ impl ObjectStorage {
 
     /// Writes, reads, lists and deletes an object of its own.
     async fn probe(&self, is_private: bool) -> Result<(), ObjectsError> {
-        let id = TaskIds::default().next(Timestamp::now());
+        let id = uuid::Uuid::now_v7();
         let name = Name::from(format!("{PROBES}/{id}"));
         let put = self.store.put(&name, PROBE.into()).await;
         put.map_err(|error| self.failed(ObjectAction::Write, &error))?;
