@@ -38,7 +38,9 @@ use pkgtool_serve::service::{
 use pkgtool_serve::task::{
     Blobs, Caps, FileKind, QueueOptions, Stores, TaskId, TaskIds, TaskQueue, TaskStore,
 };
-use pkgtool_serve::train::{CacheDirectory, DerivedServices, Jobs, JobsOptions, package_directory};
+use pkgtool_serve::train::{
+    CacheDirectory, DerivedServices, FindService, Jobs, JobsOptions, package_directory,
+};
 use pkgtool_serve::webhook::Webhooks;
 
 /// The components of a running server that accept new settings.
@@ -149,15 +151,10 @@ impl RunningGateway {
         let derived = DerivedServices::read(&*training).await;
         let derived = Arc::new(derived.map_err(|error| other(&error))?);
         let attached = Arc::new(AttachedServices::new(settings.limits.answer_bytes));
-        let mirror = published::mirror(&stores, &blobs, &settings)?;
-        let published = match &mirror {
-            Some(mirror) => mirror.look().await?.directories,
-            None => Vec::new(),
-        };
+        let (mirror, published) = published::open(&stores, &blobs, &settings).await?;
         let parts = (&engines, &derived, &attached);
         let catalog = catalog(&current, (places, published), &all, &store, parts)?;
-        let following = mirror.clone();
-        let following = following.map(|mirror| mirror.follow(Arc::clone(&catalog)));
+        let following = mirror.clone().map(|it| it.follow(Arc::clone(&catalog)));
         let tokens = accounts.worker_tokens(None).await?;
         check_services(&settings, &catalog, (&derived, &tokens))?;
         let proxies =
@@ -177,10 +174,7 @@ impl RunningGateway {
                 store: training,
                 derived,
                 accounts: Arc::new(Accounts::new(Arc::clone(&store))),
-                find: {
-                    let services = Arc::clone(&services);
-                    Box::new(move |owner, name| services.find(owner, name))
-                },
+                find: finder(&services),
                 open: dataset_opener(&blobs),
                 catalog,
                 directory: trained_directory(directory),
@@ -346,9 +340,15 @@ async fn stop_by(deadline: Deadline, stop: Option<impl Future<Output = ()>>, con
     }
 }
 
+/// Returns a function that finds a service by its owner and its name or number.
+fn finder(services: &Arc<Services>) -> FindService {
+    let services = Arc::clone(services);
+    Box::new(move |owner, name| services.find(owner, name))
+}
+
 /// Starts to run tasks.
 fn start_queue(parts: &GatewayParts, caps: Caps) -> TaskQueue {
-    let (services, settings) = (Arc::clone(&parts.services), &parts.settings);
+    let settings = &parts.settings;
     let attached = Arc::clone(parts.workers.attached());
     let warming = Arc::clone(&parts.services);
     TaskQueue::start(QueueOptions {
@@ -356,7 +356,7 @@ fn start_queue(parts: &GatewayParts, caps: Caps) -> TaskQueue {
         store: Arc::clone(&parts.store),
         blobs: Arc::clone(&parts.blobs),
         memory: Arc::clone(&parts.memory),
-        find: Box::new(move |owner, name| services.find(owner, name)),
+        find: finder(&parts.services),
         resumed: attached.resumed(),
         paused: Box::new(move || {
             let mut paused = attached.paused();

@@ -7,6 +7,7 @@ use super::super::exit::Failure;
 use super::training::trained_directory;
 use pkgtool_serve::gateway::settings::GatewaySettings;
 use pkgtool_serve::package::{MirrorOptions, PackageMirror, PackageObjects, PublishError};
+use pkgtool_serve::service::PackageDirectory;
 use pkgtool_serve::task::{AbsentServices, Blobs, Stores, TaskStore};
 
 /// Folder of the copies in the data directory.
@@ -15,14 +16,15 @@ const COPIES: &str = "packages";
 /// How long a task waits for a server that has its service.
 const ABSENCE_PATIENCE: Duration = Duration::from_mins(2);
 
-/// Opens the copies of the packages that all servers of the database serve, if they share objects.
-pub(super) fn mirror(
+/// Opens the copies of the packages that all servers of the database serve, if they share objects, and fetches what is
+/// new. Returns the directories to serve, too.
+pub(super) async fn open(
     stores: &Stores,
     blobs: &Blobs,
     settings: &GatewaySettings,
-) -> Result<Option<Arc<PackageMirror>>, Failure> {
+) -> Result<(Option<Arc<PackageMirror>>, Vec<PackageDirectory>), Failure> {
     let (Some(packages), Some(bucket)) = (stores.packages(), blobs.bucket()) else {
-        return Ok(None);
+        return Ok((None, Vec::new()));
     };
     let directory = &settings.data_dir;
     let mirror = PackageMirror::open(MirrorOptions {
@@ -32,7 +34,8 @@ pub(super) fn mirror(
         trained: trained_directory(directory),
         least_free_bytes: settings.limits.disk_free_bytes,
     })?;
-    Ok(Some(Arc::new(mirror)))
+    let directories = mirror.look().await?.directories;
+    Ok((Some(Arc::new(mirror)), directories))
 }
 
 /// Returns the set of services that this server does not have, for a store that other servers may share.

@@ -4,7 +4,7 @@
 //! each change.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -71,7 +71,7 @@ impl PackagePublisher {
             check_name(new.name)?;
         }
         let root = new.directory.to_owned();
-        let read = tokio::task::spawn_blocking(move || read_directory(root)).await;
+        let read = tokio::task::spawn_blocking(move || read_directory(&root)).await;
         let local = read.map_err(|error| PublishError::Local {
             path: new.directory.to_owned(),
             reason: error.to_string(),
@@ -206,7 +206,7 @@ fn check_name(name: &str) -> Result<(), PublishError> {
 }
 
 /// Reads the files of a directory, except hidden ones.
-fn read_directory(root: PathBuf) -> Result<Arc<LocalPackage>, PublishError> {
+fn read_directory(root: &Path) -> Result<Arc<LocalPackage>, PublishError> {
     let local = |path: &Path, reason: String| PublishError::Local {
         path: path.to_owned(),
         reason,
@@ -215,9 +215,9 @@ fn read_directory(root: PathBuf) -> Result<Arc<LocalPackage>, PublishError> {
         entry.depth() == 0 || !entry.file_name().to_string_lossy().starts_with('.')
     };
     let mut paths = Vec::new();
-    let walk = WalkDir::new(&root).sort_by_file_name().into_iter();
+    let walk = WalkDir::new(root).sort_by_file_name().into_iter();
     for entry in walk.filter_entry(is_shown) {
-        let entry = entry.map_err(|error| local(&root, error.to_string()))?;
+        let entry = entry.map_err(|error| local(root, error.to_string()))?;
         let path = entry.path();
         // The file that a link leads to is published, as it is now.
         let metadata = std::fs::metadata(path);
@@ -233,10 +233,10 @@ fn read_directory(root: PathBuf) -> Result<Arc<LocalPackage>, PublishError> {
         }
     }
     if paths.is_empty() {
-        return Err(local(&root, "it has no files".to_owned()));
+        return Err(local(root, "it has no files".to_owned()));
     }
-    let read = FileHashes::default().package_below(root.clone(), &paths);
-    read.map_err(|error| local(&root, error.to_string()))
+    let read = FileHashes::default().package_below(root.to_owned(), &paths);
+    read.map_err(|error| local(root, error.to_string()))
 }
 
 #[cfg(test)]
@@ -274,13 +274,13 @@ mod tests {
         std::fs::write(folder.path().join("weights"), "w").expect("a file");
         let link = root.join("onnx/model.onnx");
         std::os::unix::fs::symlink("../../weights", link).expect("a link");
-        let read = read_directory(root.clone()).expect("it can be published");
+        let read = read_directory(&root).expect("it can be published");
         let paths: Vec<&str> = read.manifest.files.iter().map(|it| &*it.path).collect();
         assert_eq!(paths, ["onnx/config.json", "onnx/model.onnx"]);
         std::os::unix::fs::symlink("onnx", root.join("other")).expect("a link");
-        let error = read_directory(root).expect_err("it links to a directory");
+        let error = read_directory(&root).expect_err("it links to a directory");
         assert!(error.to_string().contains("copy the directory"), "{error}");
         let empty = tempfile::tempdir().expect("a folder");
-        assert!(read_directory(empty.path().to_owned()).is_err());
+        assert!(read_directory(empty.path()).is_err());
     }
 }

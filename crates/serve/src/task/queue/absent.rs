@@ -70,7 +70,7 @@ mod tests {
         let (owner, now) = (AccountId(1), Timestamp::now());
         let alone = AbsentServices::default();
         assert!(!alone.leaves(owner, "a", now));
-        let patience = Duration::from_secs(60);
+        let patience = Duration::from_mins(1);
         let shared = AbsentServices::left_to_others(patience);
         assert!(!shared.leaves(owner, "old", now.before(patience * 2)));
         assert!(shared.list().is_empty());
