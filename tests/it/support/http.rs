@@ -239,8 +239,13 @@ pub(crate) fn read_request(reader: &mut impl BufRead) -> Option<Received> {
 /// - `/status/418` answers with this status, `/text/418` does so with plain text.
 /// - `/drop` closes the connection.
 /// - `/events` sends one event at once and the other after [`Upstream::release`].
+/// - `/keep` repeats the body after [`Upstream::release`].
+/// - `/later` repeats the body after [`LATER`].
 /// - `/events/broken` breaks off after the first event.
 pub(crate) type Upstream = MockServer<UpstreamState>;
+
+/// The time after which `/later` answers.
+const LATER: Duration = Duration::from_millis(40);
 
 /// The state of an [`Upstream`].
 #[derive(Default)]
@@ -346,6 +351,14 @@ fn serve(stream: TcpStream, shared: &UpstreamState) {
                 (200, br#"{"held":true}"#.to_vec())
             }
             "/echo" | "/text" => (200, body),
+            "/keep" => {
+                shared.gate.pass();
+                (200, body)
+            }
+            "/later" => {
+                std::thread::sleep(LATER);
+                (200, body)
+            }
             "/events" | "/events/broken" => {
                 return send_events(&mut stream, shared, path == "/events");
             }

@@ -120,9 +120,15 @@ impl OwnPostgres {
 
     /// Returns the command that runs statements in the database.
     pub(crate) fn psql(&self, text: &str) -> Command {
+        let mut command = self.psql_session();
+        command.args(["-v", "ON_ERROR_STOP=1", "-c", text]);
+        command
+    }
+
+    /// Returns the command that runs statements from its standard input.
+    pub(crate) fn psql_session(&self) -> Command {
         let mut command = Command::new(self.0.programs.join("psql"));
-        command.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", text]);
-        command.arg(self.url());
+        command.args(["-X", "-q", "-A", "-t", "-d", &self.url()]);
         command
     }
 

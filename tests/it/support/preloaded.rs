@@ -16,8 +16,17 @@ impl Preloaded {
         let built = Self(directory);
         let source =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/preload/library.rs");
-        let mut compiler = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
-        compiler.args(["--edition", "2024", "--crate-type", "cdylib", "-C", "panic=abort", "-o"]);
+        let mut compiler =
+            Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+        compiler.args([
+            "--edition",
+            "2024",
+            "--crate-type",
+            "cdylib",
+            "-C",
+            "panic=abort",
+            "-o",
+        ]);
         let output = compiler.arg(built.library()).arg(source).output();
         let output = output.expect("the compiler that compiled this test is there");
         let said = String::from_utf8_lossy(&output.stderr);

@@ -18,8 +18,7 @@ const CONNECTION_FAULTS: [&str; 4] = [
 ];
 
 /// The remedy for a server that only reads.
-const FIND_PRIMARY: &str =
-    "connect to the primary server: a URL of several hosts finds it with target_session_attrs=read-write";
+const FIND_PRIMARY: &str = "connect to the primary server: a URL of several hosts finds it with target_session_attrs=read-write";
 
 /// The remedy for a pooler that mixes up the prepared statements of its clients.
 const KEEP_STATEMENTS: &str = "a pooler of transactions that keeps no prepared statements is in between: use PgBouncer 1.21 \
