@@ -151,6 +151,7 @@ fn a_full_disk_of_the_database_is_told_and_loses_nothing() {
             accepted.push((reply.json().as_str().expect("an id").to_owned(), body));
             assert!(accepted.len() < 1000, "the disk is never full");
         };
+        assert_eq!(refused.status, 507, "{}", server.whole_log());
         refused.expect_error(507, "STORAGE_IS_FULL");
         expect_not_ready(server, "STORAGE_IS_FULL");
     }
