@@ -243,6 +243,7 @@ struct Sampler {
 impl Sampler {
     const SQL: &str = "WITH active AS (
             SELECT caller, count(*) FILTER (WHERE node IS NULL) AS waiting,
+                count(*) FILTER (WHERE node IS NULL AND attempt = 0) AS unclaimed,
                 count(*) FILTER (WHERE node IS NOT NULL) AS running, sum(bytes) AS bytes
             FROM task_active GROUP BY caller
         ), done AS (
@@ -253,6 +254,7 @@ impl Sampler {
             coalesce(active.waiting, 0), coalesce(active.running, 0),
             coalesce(active.waiting + active.running, 0) + coalesce(done.tasks, 0),
             coalesce(active.bytes, 0) + coalesce(done.bytes, 0),
+            coalesce(active.unclaimed, 0),
             (SELECT count(*) FROM task_active JOIN task_done USING (id))
         FROM account_load AS load LEFT JOIN active ON active.caller = account
         LEFT JOIN done ON done.caller = account";
@@ -302,11 +304,16 @@ fn is_within_limits(numbers: &[u64]) -> bool {
     let [waiting, running, _, bytes] = found else {
         return false;
     };
+    let &[unclaimed, twice] = &numbers[8..] else {
+        return false;
+    };
     counted == found
-        && *waiting <= WAITING
+        // Tasks that return to the queue wait beyond the limit.
+        && unclaimed <= WAITING
+        && *waiting <= WAITING + RUNNING
         && *running <= RUNNING
         && *bytes <= STORED_BYTES
-        && numbers[8..] == [0]
+        && twice == 0
 }
 
 /// Kills, freezes and restarts until the faults are over.
