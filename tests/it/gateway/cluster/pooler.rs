@@ -79,8 +79,8 @@ fn servers_work(pooler: &Pooler) {
     let mut cluster = Cluster::of(pooler.url());
     cluster.add(&[]);
     cluster.add(&[]);
-    for number in 0..30 {
-        if number == 15 {
+    for number in 0..16 {
+        if number == 8 {
             cluster.kill_and_restart(0);
         }
         let (body, answer) = long_request(number);

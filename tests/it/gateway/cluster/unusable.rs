@@ -65,6 +65,26 @@ fn a_server_says_why_it_cannot_use_a_database() {
 }
 
 #[test]
+fn the_primary_of_several_hosts_is_found() {
+    let test = "the_primary_of_several_hosts_is_found";
+    let (Some(replica), Some(primary)) = (OwnPostgres::start(test), OwnPostgres::start(test))
+    else {
+        return;
+    };
+    replica.sql("ALTER SYSTEM SET default_transaction_read_only = on");
+    replica.reload();
+    let [first, second] = [&replica, &primary].map(|it| it.directory().display());
+    let url = format!("postgres://tests@/own?host={first}&host={second}&sslmode=disable");
+    let refused = Cluster::of(url.clone()).refused(&[]);
+    assert!(refused.contains("target_session_attrs"), "{refused}");
+    let mut cluster = Cluster::of(format!("{url}&target_session_attrs=read-write"));
+    cluster.add(&[]);
+    let task = cluster.servers[0].create("negate", long_request(1).0);
+    cluster.servers[0].wait_for(&task, "COMPLETED");
+    assert_eq!(primary.sql("SELECT count(*) FROM task_done"), "1");
+}
+
+#[test]
 fn a_database_that_becomes_read_only_is_told_and_waited_for() {
     let test = "a_database_that_becomes_read_only_is_told_and_waited_for";
     let Some(database) = OwnPostgres::start(test) else {
