@@ -26,7 +26,7 @@ const API: usize = 3;
 const DISPATCHERS: usize = 4;
 
 /// How long there are faults.
-const FAULTS_LAST: Duration = Duration::from_secs(16);
+const FAULTS_LAST: Duration = Duration::from_secs(35);
 
 /// Longest pause between two kills.
 const LONGEST_PAUSE_MS: u64 = 900;
