@@ -45,6 +45,9 @@ const ACCOUNTS: [&str; 5] = ["large", "larger", "small", "smaller", "hoarder"];
 const SMALL: [usize; 2] = [2, 3];
 const HOARDER: usize = 4;
 
+/// The accounts of the clients. Several clients of an account meet at its limit.
+const CLIENTS: [usize; 9] = [0, 0, 0, 1, 1, 1, 2, 3, HOARDER];
+
 /// Size of a body of the account that stores what it can.
 const HOARDED_BYTES: usize = 20_000;
 
@@ -422,7 +425,7 @@ fn faults_lose_and_repeat_nothing() {
     let (passed_limits, samples) = std::thread::scope(|scope| {
         let sampled = scope.spawn(|| sampler.run(&database));
         let mut clients = Vec::new();
-        for account in 0..ACCOUNTS.len() {
+        for account in CLIENTS {
             let mut client = Client::new(&load, account, random.number());
             clients.push(scope.spawn(move || match account {
                 HOARDER => client.as_many_as_may_be_stored(),
