@@ -30,7 +30,7 @@ const SETTINGS: [(&str, &str); 4] = [
 /// Longer than the time between two removals of old tasks.
 const PAST_A_SWEEP: Duration = Duration::from_secs(4);
 
-/// Returns the clock of a server, in seconds of a day, as its answers tell it.
+/// Returns the clock of a server, in seconds of a day, as its answers show it.
 fn clock_of(server: &Gateway) -> i64 {
     let reply = server.get("/healthz").expect(200);
     // `Sun, 06 Nov 1994 08:49:37 GMT`

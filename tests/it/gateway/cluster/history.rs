@@ -15,7 +15,7 @@ pub(super) enum TaskState {
     Canceled,
 }
 
-/// A state, and when it was asked for and told.
+/// A state, and when it was asked for and reported.
 #[derive(Debug, Clone, Copy)]
 struct Sighting {
     asked_at: Instant,
@@ -73,7 +73,7 @@ impl History {
         });
     }
 
-    /// A server told the state of a task.
+    /// A server reported the state of a task.
     pub(super) fn saw(&self, task: &str, state: TaskState, asked_at: Instant) {
         let told_at = Instant::now();
         self.edit(|tasks| {
@@ -86,7 +86,7 @@ impl History {
         });
     }
 
-    /// A server told the answer of a task.
+    /// A server reported the answer of a task.
     pub(super) fn answered(&self, task: &str, answer: Value) {
         self.edit(|tasks| {
             let known = tasks.get_mut(task).expect("it was accepted");
@@ -149,7 +149,7 @@ impl KnownTask {
     fn check(&mut self, task: &str, claims: Option<u64>, found: &mut Vec<String>) {
         self.seen.sort_by_key(|sighting| sighting.asked_at);
         for (number, later) in self.seen.iter().enumerate() {
-            // What was told before this was asked for.
+            // What was reported before this was asked for.
             let earlier = self.seen[..number].iter();
             let earlier = earlier.filter(|earlier| earlier.told_at < later.asked_at);
             for earlier in earlier {

@@ -39,7 +39,7 @@ pub(crate) use node::ServerNode;
 use connection::PostgresSession;
 use driver::Driver;
 use error::{ErrorPlace, is_conflict};
-use room::Room;
+use room::DiskRoom;
 
 /// Migrations, in order. The schema's version is the number of migrations that have run.
 const MIGRATIONS: [&str; 2] = [include_str!("schema.sql"), include_str!("task.sql")];
@@ -69,7 +69,7 @@ struct OpenPostgres {
     pool: Pool,
     driver: Driver,
     node: ServerNode,
-    room: Room,
+    room: DiskRoom,
 }
 
 /// Work in the background, which ends when this is dropped.
@@ -115,7 +115,7 @@ impl Postgres {
             pool,
             driver,
             node: ServerNode::new(node),
-            room: Room::default(),
+            room: DiskRoom::default(),
         }));
         let opened = async {
             if !database.node().name().is_empty() {

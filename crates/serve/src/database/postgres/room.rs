@@ -12,9 +12,9 @@ use crate::database::{DatabaseError, DatabaseResult};
 
 /// True if a change found no room, and no probe has found some since.
 #[derive(Debug, Default)]
-pub(super) struct Room(AtomicBool);
+pub(super) struct DiskRoom(AtomicBool);
 
-impl Room {
+impl DiskRoom {
     /// Learns from the result of a piece of work, and returns it.
     pub(super) fn learn<T>(&self, done: DatabaseResult<T>) -> DatabaseResult<T> {
         if let Err(DatabaseError::Full { .. }) = done {

@@ -16,7 +16,7 @@ use crate::task::{
 pub(super) type Fault = tokio_postgres::Error;
 
 /// Returns whether PostgreSQL refused a statement only because one before it in the transaction failed. Of statements that
-/// were sent at once, the other one's fault tells why.
+/// were sent at once, the other one's fault is the cause.
 pub(super) fn is_aftermath(fault: &Fault) -> bool {
     fault.code() == Some(&SqlState::IN_FAILED_SQL_TRANSACTION)
 }
