@@ -54,6 +54,8 @@ pub enum EnvironmentPiece {
     Chromium,
     /// The directory of PostgreSQL's programs.
     Postgres,
+    /// The program of PgBouncer, a pooler of connections to PostgreSQL.
+    PgBouncer,
     /// The directory of moto, a server of object storage.
     Moto,
 }
@@ -79,6 +81,7 @@ impl EnvironmentPiece {
             Self::Playwright => "playwright",
             Self::Chromium => "chromium",
             Self::Postgres => "postgres",
+            Self::PgBouncer => "pgbouncer",
             Self::Moto => "moto",
             Self::Http => "http",
             Self::Grpc => "grpc",
@@ -106,6 +109,7 @@ impl EnvironmentPiece {
             Self::Playwright => "PKGTOOL_TEST_PLAYWRIGHT",
             Self::Chromium => "PKGTOOL_TEST_CHROMIUM",
             Self::Postgres => "PKGTOOL_TEST_POSTGRES",
+            Self::PgBouncer => "PKGTOOL_TEST_PGBOUNCER",
             Self::Moto => "PKGTOOL_TEST_MOTO",
             Self::Http => "PKGTOOL_TEST_HTTP",
             Self::Grpc => "PKGTOOL_TEST_GRPC",

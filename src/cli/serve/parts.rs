@@ -21,11 +21,13 @@ use super::workers::GateListener;
 use super::{published, webhooks, workers};
 use pkgtool_engine::runtime::machine::Machine;
 use pkgtool_serve::account::{
-    Account, AccountError, AccountStore, Accounts, Directory, Logins, Permissions, PredictConfigs,
-    Secret, UNLIMITED, UsageCounts, WorkerToken,
+    Account, AccountError, AccountId, AccountStore, Accounts, Directory, Logins, Permissions,
+    PredictConfigs, Secret, UNLIMITED, UsageCounts, WorkerToken,
 };
 use pkgtool_serve::batch::BatchStore;
-use pkgtool_serve::database::{DataLock, NodeOptions, RetentionClock, Timestamp, server_name};
+use pkgtool_serve::database::{
+    DataLock, DatabaseError, DatabaseResult, NodeOptions, RetentionClock, Timestamp, server_name,
+};
 use pkgtool_serve::gateway::settings::{GatewaySettings, LOCAL_ACCOUNT};
 use pkgtool_serve::gateway::{BatchRunner, Deadline, GatewayParts, Services};
 use pkgtool_serve::package::MirrorWork;
@@ -42,6 +44,10 @@ use pkgtool_serve::train::{
     CacheDirectory, DerivedServices, FindService, Jobs, JobsOptions, package_directory,
 };
 use pkgtool_serve::webhook::Webhooks;
+
+/// Maximum time that numbers of services wait for a database that is away, and the pause between two attempts.
+const NUMBER_PATIENCE: Duration = Duration::from_secs(10);
+const NUMBER_PAUSE: Duration = Duration::from_millis(100);
 
 /// The components of a running server that accept new settings.
 pub(super) struct ReloadTargets {
@@ -515,13 +521,31 @@ fn catalog(
         settings: Box::new(move |owner, name| service_settings(&own.load(), &derived, owner, name)),
         number: Box::new(move |owner, name| {
             // The catalog asks rarely, and its thread has nothing else to do meanwhile.
-            let number = || runtime.block_on(store.service_number(owner, name));
+            let number = || runtime.block_on(service_number(&*store, owner, name));
             tokio::task::block_in_place(number).map_err(|error| error.to_string())
         }),
         engines: Arc::clone(engines),
         attached: Some(Arc::clone(attached)),
     });
     started.map_err(Failure::Other)
+}
+
+/// Returns the number of a service, and waits a while for a database that is away: a server without a service that others
+/// have would fail its tasks.
+async fn service_number(
+    store: &dyn AccountStore,
+    owner: AccountId,
+    name: &str,
+) -> DatabaseResult<i64> {
+    let since = Instant::now();
+    loop {
+        match store.service_number(owner, name).await {
+            Err(DatabaseError::Away { .. }) if since.elapsed() < NUMBER_PATIENCE => {
+                tokio::time::sleep(NUMBER_PAUSE).await;
+            }
+            done => return done,
+        }
+    }
 }
 
 /// Rejects settings of missing services.

@@ -1,5 +1,14 @@
 //! Servers that share a database.
 
+#[cfg(target_os = "linux")]
+mod clocks;
+mod faults;
+mod history;
+mod pooler;
+#[cfg(target_os = "linux")]
+mod unusable;
+mod upgrade;
+
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -91,14 +100,30 @@ impl Cluster {
 
     /// Starts a server with these variables.
     fn add(&mut self, variables: &[(&str, &str)]) {
-        let objects = format!("file://{}", self.objects.path().display());
-        let mut setup = self.setup().variable("PKGTOOL_OBJECTS_URL", &objects);
-        for (name, value) in variables {
-            setup = setup.variable(name, value);
-        }
+        self.add_with(variables, |setup| setup);
+    }
+
+    /// Starts a server with these variables, and with changes of its setup.
+    fn add_with(&mut self, variables: &[(&str, &str)], change: impl FnOnce(Setup) -> Setup) {
         let key = self.servers.first().map_or("", |first| &first.key);
+        let setup = change(self.setup_with(variables));
         let server = setup.start_on(key, |_| {});
         self.servers.push(server);
+    }
+
+    fn setup_with(&self, variables: &[(&str, &str)]) -> Setup {
+        let objects = format!("file://{}", self.objects.path().display());
+        let setup = self.setup().variable("PKGTOOL_OBJECTS_URL", &objects);
+        variables
+            .iter()
+            .fold(setup, |setup, (name, value)| setup.variable(name, value))
+    }
+
+    /// Starts a server that does not run with these variables, and returns what it says.
+    #[track_caller]
+    fn refused(&self, variables: &[(&str, &str)]) -> String {
+        let started = self.setup_with(variables).try_start_on("");
+        started.err().expect("the server starts")
     }
 
     fn kill_and_restart(&mut self, server: usize) {

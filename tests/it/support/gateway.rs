@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_mins(2);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
 
 /// The options with which a server starts.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Setup {
     settings: String,
     packages: Vec<PathBuf>,
@@ -149,8 +149,22 @@ impl Setup {
     }
 }
 
+impl Setup {
+    /// Starts the server on a fresh data directory, with a key that its database contains. Returns what it says if it ends
+    /// instead.
+    pub(crate) fn try_start_on(self, key: &str) -> Result<Gateway, String> {
+        let directory = tempfile::tempdir().expect("a directory");
+        try_launch(self, Arc::new(directory), key.to_owned())
+    }
+}
+
 /// Starts a server and waits until it prints its address.
 fn launch(setup: Setup, directory: Arc<TempDir>, known_key: String) -> Gateway {
+    try_launch(setup, directory, known_key).unwrap_or_else(|ended| panic!("{ended}"))
+}
+
+/// Starts a server and waits until it prints its address, or returns how it ended.
+fn try_launch(setup: Setup, directory: Arc<TempDir>, known_key: String) -> Result<Gateway, String> {
     let config = directory.path().join("settings.toml");
     fs::write(&config, &setup.settings).expect("a file");
     let listen = setup.listen.as_deref().unwrap_or("127.0.0.1:0");
@@ -198,10 +212,8 @@ fn launch(setup: Setup, directory: Arc<TempDir>, known_key: String) -> Gateway {
             let status = child.wait().expect("the process ends");
             reader.join().expect("the thread does not panic");
             let log = log.lock().expect("the lock is not poisoned");
-            panic!(
-                "the server ended: {status}\n{}",
-                String::from_utf8_lossy(&log)
-            );
+            let log = String::from_utf8_lossy(&log);
+            return Err(format!("the server ended: {status}\n{log}"));
         }
         let text = line.trim();
         if text.starts_with("pk_") {
@@ -234,7 +246,7 @@ fn launch(setup: Setup, directory: Arc<TempDir>, known_key: String) -> Gateway {
     if on_worker {
         gateway.attach_worker();
     }
-    gateway
+    Ok(gateway)
 }
 
 impl Gateway {
@@ -534,6 +546,21 @@ impl Gateway {
     /// Kills the server and restarts it on the same data.
     pub(crate) fn kill_and_restart(self) -> Self {
         self.kill_and_change(|_| {})
+    }
+
+    /// Kills the server and restarts it on the same data, again if it ends: what it needs may be away.
+    pub(crate) fn kill_and_restart_patiently(mut self) -> Self {
+        self.child.kill().expect("the server is running");
+        self.child.wait().expect("the process ends");
+        let setup = std::mem::take(&mut self.setup);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let directory = Arc::clone(&self.directory);
+            match try_launch(setup.clone(), directory, self.key.clone()) {
+                Ok(started) => return started,
+                Err(ended) => assert!(Instant::now() < deadline, "{ended}"),
+            }
+        }
     }
 
     /// Kills the server, changes its data and restarts it.

@@ -78,6 +78,25 @@ pub(crate) fn request(
     headers: &[(&str, &str)],
     body: &[u8],
 ) -> Reply {
+    send(connect(address), (method, path, headers, body)).expect("an answer")
+}
+
+/// Sends one request on its own connection to a server that may be gone. Returns nothing if no whole response came within
+/// a time.
+pub(crate) fn attempt(
+    address: SocketAddr,
+    patience: Duration,
+    request: (&str, &str, &[(&str, &str)], &[u8]),
+) -> Option<Reply> {
+    let stream = TcpStream::connect_timeout(&address, patience).ok()?;
+    stream.set_read_timeout(Some(patience)).ok()?;
+    send(stream, request)
+}
+
+fn send(
+    mut stream: TcpStream,
+    (method, path, headers, body): (&str, &str, &[(&str, &str)], &[u8]),
+) -> Option<Reply> {
     let mut text = format!("{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n");
     for (name, value) in headers {
         let _ = write!(text, "{name}: {value}\r\n");
@@ -86,18 +105,16 @@ pub(crate) fn request(
         let _ = write!(text, "content-length: {}\r\n", body.len());
     }
     text.push_str("\r\n");
-    let mut stream = connect(address);
     // A server may reject a request before it has read all of it; the response is still read.
     let _ = stream
         .write_all(text.as_bytes())
         .and_then(|()| stream.write_all(body));
     let mut reader = BufReader::new(stream);
-    let reply = if method == "HEAD" {
+    if method == "HEAD" {
         read_head(&mut reader)
     } else {
         read_reply(&mut reader)
-    };
-    reply.expect("an answer")
+    }
 }
 
 /// Opens a connection with a read timeout.
@@ -222,8 +239,13 @@ pub(crate) fn read_request(reader: &mut impl BufRead) -> Option<Received> {
 /// - `/status/418` answers with this status, `/text/418` does so with plain text.
 /// - `/drop` closes the connection.
 /// - `/events` sends one event at once and the other after [`Upstream::release`].
+/// - `/keep` repeats the body after [`Upstream::release`].
+/// - `/later` repeats the body after [`LATER`].
 /// - `/events/broken` breaks off after the first event.
 pub(crate) type Upstream = MockServer<UpstreamState>;
+
+/// The time after which `/later` answers.
+const LATER: Duration = Duration::from_millis(40);
 
 /// The state of an [`Upstream`].
 #[derive(Default)]
@@ -329,6 +351,14 @@ fn serve(stream: TcpStream, shared: &UpstreamState) {
                 (200, br#"{"held":true}"#.to_vec())
             }
             "/echo" | "/text" => (200, body),
+            "/keep" => {
+                shared.gate.pass();
+                (200, body)
+            }
+            "/later" => {
+                std::thread::sleep(LATER);
+                (200, body)
+            }
             "/events" | "/events/broken" => {
                 return send_events(&mut stream, shared, path == "/events");
             }

@@ -5,6 +5,8 @@
 pub(crate) mod backend;
 #[cfg(feature = "serve")]
 pub(crate) mod chat_server;
+#[cfg(all(feature = "serve", unix))]
+pub(crate) mod cut_proxy;
 pub(crate) mod editor;
 #[cfg(feature = "ort")]
 pub(crate) mod engines;
@@ -28,6 +30,10 @@ pub(crate) mod onnx;
 pub(crate) mod other_inputs;
 #[cfg(all(feature = "serve", unix))]
 pub(crate) mod postgres;
+#[cfg(all(feature = "serve", target_os = "linux"))]
+pub(crate) mod preloaded;
+#[cfg(all(feature = "serve", unix))]
+pub(crate) mod random;
 pub(crate) mod repository;
 pub(crate) mod run;
 #[cfg(feature = "serve")]

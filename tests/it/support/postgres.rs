@@ -29,6 +29,8 @@ rm -rf "$2"
 struct Server {
     programs: PathBuf,
     directory: PathBuf,
+    /// Variables of the server's environment.
+    environment: Vec<(String, String)>,
     process: Child,
 }
 
@@ -38,7 +40,7 @@ pub(crate) fn fresh_database(test: &str) -> Option<DatabaseUrl> {
     static SERVER: OnceLock<Server> = OnceLock::new();
     static NEXT: AtomicU32 = AtomicU32::new(1);
     let programs = EnvironmentPiece::Postgres.or_skip(test)?;
-    let server = SERVER.get_or_init(|| Server::start(programs));
+    let server = SERVER.get_or_init(|| Server::start(programs, &[]));
     let name = format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed));
     let made = server.createdb(&name);
     assert!(made, "the database {name} cannot be created");
@@ -52,7 +54,13 @@ impl OwnPostgres {
     /// Starts a server with a database; `None` means that the test skips PostgreSQL, after a message.
     #[track_caller]
     pub(crate) fn start(test: &str) -> Option<Self> {
-        let server = Server::start(EnvironmentPiece::Postgres.or_skip(test)?);
+        Self::start_with(test, &[])
+    }
+
+    /// Starts a server with these variables in its environment.
+    #[track_caller]
+    pub(crate) fn start_with(test: &str, environment: &[(&str, &str)]) -> Option<Self> {
+        let server = Server::start(EnvironmentPiece::Postgres.or_skip(test)?, environment);
         assert!(server.createdb("own"), "the database cannot be created");
         Some(Self(server))
     }
@@ -65,22 +73,68 @@ impl OwnPostgres {
     /// Stops the server, waits, and starts it again. `mode` is `fast`, which cuts all connections, or `immediate`,
     /// which is a crash.
     pub(crate) fn restart(&self, mode: &str, pause: Duration) {
-        let data = self.0.directory.join("data");
-        let control = |arguments: &[&str]| {
-            let ran = ordinary(Command::new(self.0.programs.join("pg_ctl")))
-                .arg("-D")
-                .arg(&data)
-                .args(arguments)
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .status();
-            assert!(ran.expect("pg_ctl runs").success(), "pg_ctl {arguments:?}");
-        };
-        let options = std::fs::read_to_string(data.join("postmaster.opts")).expect("a file");
+        let options = self.data().join("postmaster.opts");
+        let options = std::fs::read_to_string(options).expect("a file");
         let options = options.split_once(' ').map_or("", |(_, options)| options);
-        control(&["-m", mode, "-w", "stop"]);
+        self.control(&["-m", mode, "-w", "stop"]);
         std::thread::sleep(pause);
-        control(&["-o", options.trim(), "-w", "start"]);
+        self.control(&["-o", options.trim(), "-w", "start"]);
+    }
+
+    fn control(&self, arguments: &[&str]) {
+        let server = &self.0;
+        let ran = ordinary(Command::new(server.programs.join("pg_ctl")))
+            .envs(server.environment.iter().cloned())
+            .arg("-D")
+            .arg(self.data())
+            .args(arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        assert!(ran.expect("pg_ctl runs").success(), "pg_ctl {arguments:?}");
+    }
+
+    /// Returns the directory of the server's data.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.0.directory.join("data")
+    }
+
+    /// Returns the directory of its socket.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.0.directory
+    }
+
+    /// Returns its socket.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.0.directory.join(".s.PGSQL.5432")
+    }
+
+    /// Runs statements in the database, and returns what they return: a line for each row, with `|` between columns.
+    #[track_caller]
+    pub(crate) fn sql(&self, text: &str) -> String {
+        let ran = self.psql(text).output().expect("psql runs");
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.success(), "{text}: {said}");
+        String::from_utf8_lossy(&ran.stdout).trim().to_owned()
+    }
+
+    /// Returns the command that runs statements in the database.
+    pub(crate) fn psql(&self, text: &str) -> Command {
+        let mut command = self.psql_session();
+        command.args(["-v", "ON_ERROR_STOP=1", "-c", text]);
+        command
+    }
+
+    /// Returns the command that runs statements from its standard input.
+    pub(crate) fn psql_session(&self) -> Command {
+        let mut command = Command::new(self.0.programs.join("psql"));
+        command.args(["-X", "-q", "-A", "-t", "-d", &self.url()]);
+        command
+    }
+
+    /// Applies changes of the settings.
+    pub(crate) fn reload(&self) {
+        self.control(&["reload"]);
     }
 }
 
@@ -98,7 +152,7 @@ impl Server {
         format!("postgres://{USER}@/{database}?host={host}&sslmode=disable")
     }
 
-    fn start(programs: PathBuf) -> Self {
+    fn start(programs: PathBuf, environment: &[(&str, &str)]) -> Self {
         // Sockets have short paths.
         let directory = tempfile::Builder::new().prefix("pg").tempdir_in("/tmp");
         let directory = directory.expect("a directory").keep();
@@ -122,6 +176,7 @@ impl Server {
             String::from_utf8_lossy(&initdb.stderr)
         );
         let process = ordinary(Command::new("sh"))
+            .envs(environment.iter().copied())
             .args(["-c", SERVE, "sh"])
             .args([&programs, &directory])
             .stdin(Stdio::piped())
@@ -131,6 +186,10 @@ impl Server {
         let server = Self {
             programs,
             directory,
+            environment: environment
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
             process: process.expect("the shell runs"),
         };
         let begun = Instant::now();
@@ -157,7 +216,7 @@ impl Server {
 
 /// PostgreSQL refuses to run for the administrator.
 #[cfg(unix)]
-fn ordinary(mut command: Command) -> Command {
+pub(crate) fn ordinary(mut command: Command) -> Command {
     use std::os::unix::process::CommandExt as _;
     if nix::unistd::geteuid().is_root() {
         command.uid(NOBODY).gid(NOBODY);
@@ -169,8 +228,9 @@ fn ordinary(mut command: Command) -> Command {
 #[cfg(unix)]
 const NOBODY: u32 = 65534;
 
+/// Gives a directory to the user that [`ordinary`] programs run as.
 #[cfg(unix)]
-fn own(directory: &Path) {
+pub(crate) fn own(directory: &Path) {
     if nix::unistd::geteuid().is_root() {
         std::os::unix::fs::chown(directory, Some(NOBODY), Some(NOBODY)).expect("its owner changes");
     }

@@ -38,7 +38,7 @@ pub enum DatabaseError {
     },
     /// A later release created the database.
     #[error(
-        "{path}: created by a later release of pkgtool (schema {found}, this release supports up to {known})"
+        "{path}: created by a later release of pkgtool (schema {found}, this release supports up to {known}); use that release"
     )]
     TooNew {
         /// The database's file.

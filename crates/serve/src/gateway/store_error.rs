@@ -77,7 +77,12 @@ impl From<DatabaseError> for GatewayError {
             DatabaseError::ReadOnly { .. } => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "STORAGE_IS_READ_ONLY",
-                "the server cannot write to its data directory; nothing was stored",
+                "the server cannot write to its data directory or database; nothing was stored",
+            ),
+            DatabaseError::TooNew { .. } => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "STORAGE_IS_TOO_NEW",
+                "the server's database needs a later release of pkgtool",
             ),
             DatabaseError::Corrupt { .. } => (
                 StatusCode::INTERNAL_SERVER_ERROR,

@@ -17,6 +17,13 @@ const CONNECTION_FAULTS: [&str; 4] = [
     "timeout waiting for server",
 ];
 
+/// The remedy for a server that only reads.
+const FIND_PRIMARY: &str = "connect to the primary server: a URL of several hosts finds it with target_session_attrs=read-write";
+
+/// The remedy for a pooler that mixes up the prepared statements of its clients.
+const KEEP_STATEMENTS: &str = "a pooler of transactions that keeps no prepared statements is in between: use PgBouncer 1.21 \
+     or later with max_prepared_statements, or pool_mode = session, or connect to the database itself";
+
 /// The database that errors name: its hosts and its name, without a password.
 #[derive(Debug, Clone)]
 pub(super) struct ErrorPlace(String);
@@ -56,7 +63,10 @@ impl ErrorPlace {
                 self.other(reason)
             };
         };
-        let reason = said.message().to_owned();
+        let reason = match remedy(said.code()) {
+            Some(remedy) => format!("{}; {remedy}", said.message()),
+            None => said.message().to_owned(),
+        };
         match said.code() {
             code if *code == SqlState::DISK_FULL => DatabaseError::Full { path },
             code if *code == SqlState::READ_ONLY_SQL_TRANSACTION => {
@@ -103,6 +113,33 @@ impl ErrorPlace {
 impl fmt::Display for ErrorPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+/// Returns what an operator can do about an error.
+fn remedy(code: &SqlState) -> Option<&'static str> {
+    match code {
+        code if *code == SqlState::READ_ONLY_SQL_TRANSACTION => Some(FIND_PRIMARY),
+        code if [
+            SqlState::DUPLICATE_PSTATEMENT,
+            SqlState::INVALID_SQL_STATEMENT_NAME,
+        ]
+        .contains(code) =>
+        {
+            Some(KEEP_STATEMENTS)
+        }
+        code if [
+            SqlState::INVALID_PASSWORD,
+            SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
+        ]
+        .contains(code) =>
+        {
+            Some("correct the user and the password in the URL of the database")
+        }
+        code if *code == SqlState::INVALID_CATALOG_NAME => {
+            Some("create it with createdb, or correct its name in the URL")
+        }
+        _ => None,
     }
 }
 

@@ -10,6 +10,8 @@ mod driver;
 mod error;
 mod listen;
 mod node;
+mod pooler;
+mod room;
 mod statement;
 
 use std::fmt;
@@ -37,6 +39,7 @@ pub(crate) use node::ServerNode;
 use connection::PostgresSession;
 use driver::Driver;
 use error::{ErrorPlace, is_conflict};
+use room::DiskRoom;
 
 /// Migrations, in order. The schema's version is the number of migrations that have run.
 const MIGRATIONS: [&str; 3] = [
@@ -70,6 +73,7 @@ struct OpenPostgres {
     pool: Pool,
     driver: Driver,
     node: ServerNode,
+    room: DiskRoom,
 }
 
 /// Work in the background, which ends when this is dropped.
@@ -115,8 +119,12 @@ impl Postgres {
             pool,
             driver,
             node: ServerNode::new(node),
+            room: DiskRoom::default(),
         }));
         let opened = async {
+            if !database.node().name().is_empty() {
+                pooler::check(&database).await?;
+            }
             database.migrate().await?;
             let client = database.connection().await?;
             let read = node::read_clock(&client).await;
@@ -210,7 +218,40 @@ impl Postgres {
             drop(Object::take(client));
             return Err(place.no_answer(MAX_WORK_TIME));
         };
-        done.map_err(|error| place.error(&error))
+        self.0.room.learn(done.map_err(|error| place.error(&error)))
+    }
+
+    /// Checks that changes can be stored, and that the schema is one that this release can use.
+    pub(crate) async fn health(&self) -> DatabaseResult<()> {
+        let probes_room = self.0.room.is_full();
+        let found = self.transact(move |transaction| {
+            Box::pin(async move {
+                let sql = "UPDATE pkgtool_schema SET version = version RETURNING version, oldest";
+                let versions = transaction.query_one(sql, &[]).await?;
+                if probes_room {
+                    room::probe(transaction).await?;
+                }
+                Ok((versions.try_get(0)?, versions.try_get(1)?))
+            })
+        });
+        let found = found.await?;
+        if probes_room {
+            self.0.room.was_found();
+        }
+        self.check_schema(found)
+    }
+
+    /// Returns an error if a schema, by its version and the oldest release that can use it, is too new.
+    fn check_schema(&self, (found, oldest): (i64, i64)) -> DatabaseResult<()> {
+        let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+        if oldest <= known {
+            return Ok(());
+        }
+        Err(DatabaseError::TooNew {
+            path: self.place(),
+            found,
+            known,
+        })
     }
 
     /// Runs work on the runtime of the connections until it ends or the handle is dropped.
@@ -235,7 +276,7 @@ impl Postgres {
         off_runtime(|| {
             let client = self.0.driver.wait(self.connection())?;
             let done = call(&mut PostgresSession::new(&self.0.driver, &client));
-            keep_sound(client, done)
+            keep_sound(client, self.0.room.learn(done))
         })
     }
 
@@ -254,7 +295,7 @@ impl Postgres {
                         std::thread::sleep(CONFLICT_PAUSE * attempt);
                         attempt += 1;
                     }
-                    done => return keep_sound(client, done),
+                    done => return keep_sound(client, self.0.room.learn(done)),
                 }
             }
         })
@@ -292,14 +333,7 @@ impl Postgres {
             .await;
         let found = found.map_err(fault)?;
         let (found, oldest): (i64, i64) = found.map_or((0, 0), |row| (row.get(0), row.get(1)));
-        let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
-        if oldest > known {
-            return Err(DatabaseError::TooNew {
-                path: self.0.driver.place.to_string(),
-                found,
-                known,
-            });
-        }
+        self.check_schema((found, oldest))?;
         let found = usize::try_from(found).unwrap_or(0);
         // None are missing if a later release has migrated, whose schema this one can use.
         let missing = MIGRATIONS.get(found..).unwrap_or_default();
@@ -310,7 +344,8 @@ impl Postgres {
             transaction.batch_execute(migration).await.map_err(fault)?;
         }
         let version = format!(
-            "DELETE FROM pkgtool_schema; INSERT INTO pkgtool_schema VALUES ({known}, {OLDEST_COMPATIBLE})"
+            "DELETE FROM pkgtool_schema; INSERT INTO pkgtool_schema VALUES ({}, {OLDEST_COMPATIBLE})",
+            MIGRATIONS.len()
         );
         transaction.batch_execute(&version).await.map_err(fault)?;
         transaction.commit().await.map_err(fault)

@@ -70,10 +70,14 @@ impl Claim {
     ) -> Result<ClaimOutcome, Fault> {
         let wanted = self.first_to_serve(wanted);
         // The statements are sent at once, and run in this order.
-        let (node, loads) = tokio::try_join!(
+        let held = tokio::join!(
             self.hold_node(transaction),
             hold_accounts(transaction, &wanted, waits)
-        )?;
+        );
+        let (node, loads) = match held {
+            (Err(after), Err(fault)) if rows::is_aftermath(&after) => return Err(fault),
+            (node, loads) => (node?, loads?),
+        };
         let Some(node) = node else {
             return Ok(ClaimOutcome::NodeIsGone);
         };

@@ -254,14 +254,18 @@ impl<'g> GroupState<'g> {
             transaction.execute(&update, values).await
         };
         // The statements are sent at once.
-        tokio::try_join!(
+        let stored = tokio::join!(
             self.new.store(transaction),
             self.ended.store(transaction),
             put_back,
             accounts::store_rates(transaction, &self.rates),
             accounts::store(transaction, &self.loads),
-        )?;
-        Ok(self.outcome)
+        );
+        let faults = <[_; 5]>::from(stored).into_iter().filter_map(Result::err);
+        match faults.min_by_key(rows::is_aftermath) {
+            Some(fault) => Err(fault),
+            None => Ok(self.outcome),
+        }
     }
 }
 

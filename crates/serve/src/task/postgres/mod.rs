@@ -401,14 +401,7 @@ impl TaskStore for PostgresTasks {
     }
 
     async fn health(&self) -> DatabaseResult<()> {
-        self.database
-            .transact(|transaction| {
-                Box::pin(async move {
-                    let sql = "UPDATE pkgtool_schema SET version = version";
-                    transaction.execute(sql, &[]).await.map(drop)
-                })
-            })
-            .await
+        self.database.health().await
     }
 
     async fn check(&self) -> DatabaseResult<()> {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use tokio_postgres::Row;
+use tokio_postgres::error::SqlState;
 
 use crate::account::AccountId;
 use crate::database::Timestamp;
@@ -13,6 +14,12 @@ use crate::task::{
 
 /// A fault of the database's client.
 pub(super) type Fault = tokio_postgres::Error;
+
+/// Returns whether PostgreSQL refused a statement only because one before it in the transaction failed. Of statements that
+/// were sent at once, the other one's fault is the cause.
+pub(super) fn is_aftermath(fault: &Fault) -> bool {
+    fault.code() == Some(&SqlState::IN_FAILED_SQL_TRANSACTION)
+}
 
 /// Selects the columns that [`task`] reads from the tasks that wait or run.
 pub(super) const SELECT_ACTIVE: &str = "SELECT id, caller, owner, service, created_at, attempt, node IS NOT NULL,
