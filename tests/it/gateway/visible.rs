@@ -18,18 +18,21 @@ fn of_two(settings: &str) -> (Gateway, [Tree; 2]) {
     let directory = tempfile::tempdir().expect("a directory");
     let data = directory.path().join("data");
     let data = data.to_str().expect("a plain path");
+    let setup = Setup::new().on_tested_database();
     // These sort before `local`, by number and by name.
     for name in ["acme", "bolt"] {
         let made = ["accounts", "create", "--rps", "20", "--name", name];
-        pkgtool(made.into_iter().chain(["--data-dir", data]))
-            .run()
-            .expect_code(0);
+        let mut create = pkgtool(made.into_iter().chain(["--data-dir", data]));
+        if let Some(url) = setup.database() {
+            create = create.variable("PKGTOOL_DATABASE", url);
+        }
+        create.run().expect_code(0);
     }
     let publisher = format!(
         "[[publishers]]\naccount = \"acme\"\npackages = [\"{}\"]",
         others.root().display()
     );
-    let setup = Setup::new().settings(settings).settings(&publisher);
+    let setup = setup.settings(settings).settings(&publisher);
     let gateway = setup.packages(own.root()).start_in(directory);
     (gateway, [own, others])
 }

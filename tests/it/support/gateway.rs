@@ -127,14 +127,29 @@ impl Setup {
         self.start_in(tempfile::tempdir().expect("a temporary directory"))
     }
 
+    /// Chooses the kind of database that is tested: for PostgreSQL, a new one.
+    pub(crate) fn on_tested_database(self) -> Self {
+        if std::env::var_os(ON_POSTGRES).is_none() {
+            return self;
+        }
+        let url = fresh_database("a gateway on PostgreSQL").expect("it is installed");
+        let DatabaseUrl::Postgres(url) = url else {
+            unreachable!("it is a database of PostgreSQL");
+        };
+        self.variable(DATABASE, &url)
+    }
+
+    /// Returns the URL of the database, if the server has one of PostgreSQL.
+    pub(crate) fn database(&self) -> Option<&str> {
+        let mut all = self.environment.iter();
+        let found = all.find(|(name, _)| name == DATABASE);
+        found.map(|(_, url)| url.as_str())
+    }
+
     /// Starts the server on the data directory `data` in this directory.
     pub(crate) fn start_in(mut self, directory: TempDir) -> Gateway {
-        if std::env::var_os(ON_POSTGRES).is_some() {
-            let url = fresh_database("a gateway on PostgreSQL").expect("it is installed");
-            let DatabaseUrl::Postgres(url) = url else {
-                unreachable!("it is a database of PostgreSQL");
-            };
-            self = self.variable(DATABASE, &url);
+        if self.database().is_none() {
+            self = self.on_tested_database();
         }
         launch(self, Arc::new(directory), String::new())
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{STANDARD, post, say, with_chat};
 use crate::gateway::examples;
-use crate::support::gateway::{Gateway, Setup};
+use crate::support::gateway::{Gateway, ON_POSTGRES, Setup};
 use crate::support::http::{Reply, request};
 
 /// Number of requests, and of kills, in the test that kills the server.
@@ -256,6 +256,9 @@ fn each_line_is_answered_once_through_kills() {
         // Texts that share a run differ in the last bits.
         let pairs = one.iter().zip(&other);
         assert!(pairs.into_iter().all(|(a, b)| (a - b).abs() < 1e-5));
+    }
+    if std::env::var_os(ON_POSTGRES).is_some() {
+        return;
     }
     // The answers are in the file alone.
     gateway.until(|| {
