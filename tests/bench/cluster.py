@@ -133,7 +133,9 @@ def return_time(cluster):
     slots = [(began + at * slot, count) for at, count in enumerate(found["slots"])]
     before = statistics.median(count for at, count in slots[1:] if at + slot <= stopped)
     full = [at + slot for at, count in slots if at + slot > accepts and count >= FULL_RATE * before]
+    stored = [at + slot for at, count in slots if at + slot > accepts and count]
     found["before_per_s"] = before / slot
+    found["first_s"] = round(stored[0] - accepts, 3) if stored else None
     found["return_s"] = round(full[0] - accepts, 3) if full else None
     return found
 
