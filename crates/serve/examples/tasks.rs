@@ -3,17 +3,18 @@
 //! `tasks URL creates SECONDS`   creates by 64 callers at once, for 20 accounts
 //! `tasks URL ends SECONDS`      fair claims of up to 64 tasks and their ends, by four claimers
 //! `tasks URL reads SECONDS`     reads of random tasks, by 8 callers at once
+//! `tasks URL back SECONDS`      creates as above, counted per slot of 250 ms; callers try again after an error
 
 use std::error::Error;
 use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use pkgtool_serve::account::{Account, AccountId, Snapshot, UNLIMITED};
 use pkgtool_serve::database::{NodeOptions, Timestamp};
 use pkgtool_serve::task::{
-    AccountTurns, Caps, NewTask, OnCrash, Quota, StoredContent, Stores, TaskId, TaskIds,
+    AccountTurns, Caps, Limit, NewTask, OnCrash, Quota, StoredContent, Stores, TaskId, TaskIds,
     TaskLimits, TaskStore,
 };
 
@@ -23,6 +24,9 @@ const READERS: usize = 8;
 const ACCOUNTS: i64 = 20;
 const BODY_BYTES: usize = 1000;
 const CLAIMED_AT_ONCE: usize = 64;
+const SLOT: Duration = Duration::from_millis(250);
+/// Pause of a caller after an error.
+const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
 const CAPS: Caps = Caps {
     waiting: u32::MAX,
@@ -40,7 +44,7 @@ const CAPS: Caps = Caps {
 async fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [url, what, seconds] = &arguments[..] else {
-        return Err("usage: tasks URL creates|ends|reads SECONDS".into());
+        return Err("usage: tasks URL creates|ends|reads|back SECONDS".into());
     };
     let node = NodeOptions {
         name: format!("bench-{}", std::process::id()),
@@ -50,6 +54,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let tasks = stores.tasks().await?;
     tasks.recover(CAPS.attempts, Timestamp::now()).await?;
     let time = Duration::from_secs_f64(seconds.parse()?);
+    if what == "back" {
+        return back(tasks, time).await;
+    }
     let (count, latencies) = match what.as_str() {
         "creates" => creates(tasks, time).await?,
         "ends" => ends(tasks, time).await?,
@@ -102,12 +109,15 @@ where
     Ok((count, latencies))
 }
 
+/// A limit that refuses nothing.
+fn unlimited() -> Result<Limit, Box<dyn Error>> {
+    let limit = CAPS.of(&account(1)).ok_or("the account is not blocked")?;
+    Ok(limit.counted())
+}
+
 async fn creates(tasks: Arc<dyn TaskStore>, time: Duration) -> Measured {
     let ids = Arc::new(TaskIds::after(tasks.last_id().await?));
-    let limit = CAPS
-        .of(&account(1))
-        .ok_or("the account is not blocked")?
-        .counted();
+    let limit = unlimited()?;
     let until = Instant::now() + time;
     run(CALLERS, |caller| {
         let (tasks, ids) = (Arc::clone(&tasks), Arc::clone(&ids));
@@ -127,6 +137,49 @@ async fn creates(tasks: Arc<dyn TaskStore>, time: Duration) -> Measured {
         }
     })
     .await
+}
+
+/// Prints the creates of each slot, with the time when the first slot began.
+async fn back(tasks: Arc<dyn TaskStore>, time: Duration) -> Result<(), Box<dyn Error>> {
+    let ids = Arc::new(TaskIds::after(tasks.last_id().await?));
+    let limit = unlimited()?;
+    let slots = time.as_millis() / SLOT.as_millis();
+    let slots: Arc<Vec<AtomicU64>> = Arc::new((0..slots).map(|_| AtomicU64::new(0)).collect());
+    let (began_at, began) = (
+        SystemTime::now().duration_since(UNIX_EPOCH)?,
+        Instant::now(),
+    );
+    let (errors, _) = run(CALLERS, |caller| {
+        let (tasks, ids, slots) = (Arc::clone(&tasks), Arc::clone(&ids), Arc::clone(&slots));
+        async move {
+            let mut errors = 0;
+            let mut turn = i64::try_from(caller).unwrap_or(0);
+            while began.elapsed() < time {
+                turn += 1;
+                let now = Timestamp::now();
+                let task = new(ids.next(now), AccountId(1 + turn % ACCOUNTS));
+                if tasks.enqueue(task, limit, now).await.is_err() {
+                    errors += 1;
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                    continue;
+                }
+                let slot = began.elapsed().as_millis() / SLOT.as_millis();
+                if let Some(slot) = usize::try_from(slot).ok().and_then(|it| slots.get(it)) {
+                    slot.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            Ok((errors, Vec::new()))
+        }
+    })
+    .await?;
+    let slots: Vec<_> = slots.iter().map(|it| it.load(Ordering::Relaxed)).collect();
+    writeln!(
+        std::io::stdout(),
+        "{{\"began\": {:.3}, \"slot_s\": {:.2}, \"errors\": {errors}, \"slots\": {slots:?}}}",
+        began_at.as_secs_f64(),
+        SLOT.as_secs_f64()
+    )?;
+    Ok(())
 }
 
 async fn ends(tasks: Arc<dyn TaskStore>, time: Duration) -> Measured {
