@@ -54,7 +54,7 @@ pub enum EnvironmentPiece {
     Chromium,
     /// The directory of PostgreSQL's programs.
     Postgres,
-    /// The program of PgBouncer, a pooler of connections to PostgreSQL.
+    /// The program of `PgBouncer`, a pooler of connections to PostgreSQL.
     PgBouncer,
     /// The directory of moto, a server of object storage.
     Moto,

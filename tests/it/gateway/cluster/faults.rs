@@ -276,7 +276,7 @@ impl Sampler {
             // It ends when the database restarts.
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 let numbers = line.strip_prefix("sample|").map(|rest| {
-                    let numbers = rest.split('|').map(|number| number.parse::<u64>());
+                    let numbers = rest.split('|').map(str::parse::<u64>);
                     numbers.collect::<Result<Vec<_>, _>>().expect("numbers")
                 });
                 let Some(numbers) = numbers else { continue };
@@ -422,8 +422,8 @@ fn faults_lose_and_repeat_nothing() {
         running: Mutex::new(None),
         is_over: AtomicBool::new(false),
     };
-    let (passed_limits, samples) = std::thread::scope(|scope| {
-        let sampled = scope.spawn(|| sampler.run(&database));
+    let (passed_limits, looks) = std::thread::scope(|scope| {
+        let counting = scope.spawn(|| sampler.run(&database));
         let mut clients = Vec::new();
         for account in CLIENTS {
             let mut client = Client::new(&load, account, random.number());
@@ -448,10 +448,10 @@ fn faults_lose_and_repeat_nothing() {
         }
         finish(&load);
         drop(end);
-        sampled.join().expect("no panic")
+        counting.join().expect("no panic")
     });
     assert!(passed_limits.is_empty(), "{passed_limits:?}");
-    assert!(samples > 100, "{samples} samples");
+    assert!(looks > 100, "{looks} looks");
     assert!(proxy.count() > 50, "{} cuts", proxy.count());
     check(&load.history, &database);
 }

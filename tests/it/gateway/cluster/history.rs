@@ -176,6 +176,7 @@ impl KnownTask {
 
 #[test]
 fn the_checker_of_histories_finds_what_it_has_to_find() {
+    use TaskState::{Canceled, Completed, Running, Waiting};
     let story = |states: &[TaskState], answers: &[i64], claims: u64| {
         let history = History::default();
         history.accepted("t", 0, "k", &Value::from(1));
@@ -188,7 +189,6 @@ fn the_checker_of_histories_finds_what_it_has_to_find() {
         }
         history.violations(&HashMap::from([("t".to_owned(), claims)]))
     };
-    use TaskState::{Canceled, Completed, Running, Waiting};
     let good: &[(&[TaskState], &[i64], u64)] = &[
         (&[Waiting, Running, Completed, Completed], &[1, 1], 1),
         (&[Running, Waiting, Running, Completed], &[1], 2),

@@ -1,4 +1,4 @@
-//! Servers behind PgBouncer.
+//! Servers behind `PgBouncer`.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -14,7 +14,7 @@ const START_TIME: Duration = Duration::from_secs(10);
 /// The first release that keeps prepared statements in the mode `transaction`.
 const KEEPS_STATEMENTS: [u32; 2] = [1, 21];
 
-/// A running PgBouncer.
+/// A running `PgBouncer`.
 struct Pooler {
     directory: PathBuf,
     process: Child,
@@ -22,7 +22,7 @@ struct Pooler {
 
 impl Pooler {
     /// Starts a pooler of a mode before a database, with further settings.
-    fn start(program: &PathBuf, database: &OwnPostgres, mode: &str, more: &str) -> Self {
+    fn start(program: &PathBuf, database: &OwnPostgres, mode: &str, further: &str) -> Self {
         // Sockets have short paths.
         let directory = tempfile::Builder::new().prefix("pgb").tempdir_in("/tmp");
         let directory = directory.expect("a directory").keep();
@@ -30,7 +30,7 @@ impl Pooler {
         let settings = format!(
             "[databases]\nown = host={} user=tests dbname=own\n\
              [pgbouncer]\nlisten_addr =\nlisten_port = 6432\nunix_socket_dir = {}\nauth_type = any\n\
-             pool_mode = {mode}\nmax_client_conn = 200\ndefault_pool_size = 60\n{more}\n",
+             pool_mode = {mode}\nmax_client_conn = 200\ndefault_pool_size = 60\n{further}\n",
             database.directory().display(),
             directory.display(),
         );

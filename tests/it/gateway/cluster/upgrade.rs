@@ -74,14 +74,14 @@ fn servers_are_replaced_one_by_one_while_the_schema_advances() {
         let client = scope.spawn(|| create(&addresses, &key, &is_over));
         std::thread::sleep(Duration::from_millis(500));
         database.sql(NEXT);
-        for number in 0..SERVERS {
+        for (number, address) in addresses.iter().enumerate() {
             std::thread::sleep(Duration::from_millis(300));
             let server = cluster.servers.remove(number);
             let name = std::fs::read_to_string(server.data().join("server")).expect("a name");
             server.command(&["admin", "drain", &name]).expect_code(0);
             let restarted = server.stop_and_change(|_| {});
             restarted.get("/readyz").expect(200);
-            *addresses[number].lock().expect("no panic") = restarted.address;
+            *address.lock().expect("no panic") = restarted.address;
             cluster.servers.insert(number, restarted);
         }
         std::thread::sleep(Duration::from_millis(500));
