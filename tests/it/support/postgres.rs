@@ -228,10 +228,10 @@ pub(crate) fn ordinary(mut command: Command) -> Command {
 #[cfg(unix)]
 const NOBODY: u32 = 65534;
 
-/// Gives a directory to the user that [`ordinary`] programs run as.
+/// Gives a file or directory to the user that [`ordinary`] programs run as.
 #[cfg(unix)]
-pub(crate) fn own(directory: &Path) {
+pub(crate) fn own(path: &Path) {
     if nix::unistd::geteuid().is_root() {
-        std::os::unix::fs::chown(directory, Some(NOBODY), Some(NOBODY)).expect("its owner changes");
+        std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).expect("its owner changes");
     }
 }

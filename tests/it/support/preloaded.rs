@@ -31,6 +31,8 @@ impl Preloaded {
         let output = output.expect("the compiler that compiled this test is there");
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{said}");
+        // Tests that open a data directory keep new files of this process from others.
+        fs::set_permissions(built.library(), Permissions::from_mode(0o755)).expect("it is ours");
         built
     }
 

@@ -36,6 +36,7 @@ impl Pooler {
         );
         let file = directory.join("pgbouncer.ini");
         std::fs::write(&file, settings).expect("a file");
+        own(&file);
         let process = ordinary(Command::new(program))
             .arg(&file)
             .stdin(Stdio::null())
