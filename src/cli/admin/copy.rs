@@ -1,6 +1,6 @@
 //! `pkgtool admin copy`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::super::exit::{Exit, Failure};
 use super::super::{data_dir, objects, output};
@@ -9,7 +9,9 @@ use pkgtool_base::diagnostic::book;
 use pkgtool_serve::database::{DataLock, DatabaseUrl, server_name};
 use pkgtool_serve::gateway::settings::DatabaseSetting;
 use pkgtool_serve::objects::ObjectsUrl;
-use pkgtool_serve::task::{Stores, TransferError, transfer};
+use pkgtool_serve::package::{NewPackage, PackageKind, PackageObjects, PackagePublisher};
+use pkgtool_serve::task::{Blobs, Stores, TransferError, transfer};
+use pkgtool_serve::train::directory_of;
 
 /// Arguments of `pkgtool admin copy`.
 #[derive(Debug, clap::Args)]
@@ -67,13 +69,42 @@ pub(super) async fn run(args: &CopyArgs) -> Result<Exit, Failure> {
         bytes(done.object_bytes),
         done.present
     ))?;
-    if directory.join("trained").is_dir() {
-        output::note(
-            "trained services stay in the directory `trained`: copy it into the data directory of the server that \
-             shall serve them",
-        );
+    let trained = publish_trained(&directory, &into, &blobs).await?;
+    if trained > 0 {
+        output::print(&format!(
+            "{trained} trained services are published for all servers\n"
+        ))?;
     }
     Ok(warn_of_missing(&done.missing, "copy"))
+}
+
+/// Publishes the results of trainings for the servers of a database. Returns their number.
+async fn publish_trained(data: &Path, into: &DatabaseUrl, blobs: &Blobs) -> Result<usize, Failure> {
+    let stores = Stores::open(into).await?;
+    let (Some(packages), Some(storage)) = (stores.packages(), blobs.bucket()) else {
+        return Ok(0);
+    };
+    let publisher = PackagePublisher::new(packages, PackageObjects::in_storage(storage));
+    let accounts = stores.accounts().await?.accounts().await?;
+    let mut count = 0;
+    for account in accounts {
+        let folder = directory_of(&data.join("trained"), account.id);
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let Ok(name) = entry.file_name().into_string() else {
+                continue;
+            };
+            let new = NewPackage {
+                owner: account.id,
+                owner_name: &account.name,
+                name: &name,
+                kind: PackageKind::Trained,
+                directory: &entry.path(),
+            };
+            publisher.publish(new).await?;
+            count += 1;
+        }
+    }
+    Ok(count)
 }
 
 impl From<TransferError> for Failure {

@@ -431,7 +431,17 @@ fn the_data_of_one_server_becomes_that_of_several() {
     );
     let key = alone.key.clone();
     let (_, _, kept) = alone.stop();
+    // What a training has made.
+    let trained = package(Tree::new(), "opposite", "Neg");
+    let results = PathBuf::from(&data).join("trained/1");
+    std::fs::create_dir_all(&results).expect("a directory");
+    std::fs::rename(trained.root().join("opposite"), results.join("opposite")).expect("a move");
     let first = copy(&data).expect_code(0);
+    assert!(
+        first.stdout.contains("1 trained services"),
+        "{}",
+        first.stdout
+    );
     assert!(first.stdout.contains("5 tasks"), "{}", first.stdout);
     assert!(first.stdout.contains("1 objects"), "{}", first.stdout);
     // It continues where it was.
@@ -461,6 +471,9 @@ fn the_data_of_one_server_becomes_that_of_several() {
     }
     upstream.release();
     for server in &cluster.servers {
+        let path = "/api/mlpgate/account/local/model/opposite/predict";
+        let result = server.post(path, &body).expect(200);
+        assert_eq!(first_output(&result.json()), answer);
         let result = server.result(&ended).expect(200);
         assert_eq!(first_output(&result.json()), answer);
         server
