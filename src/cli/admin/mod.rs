@@ -16,6 +16,8 @@ use super::directory::DataDirectoryArgs;
 use super::exit::{Exit, Failure};
 use super::output;
 use pkgtool_serve::database::DatabaseUrl;
+use pkgtool_serve::package::PublishedPackages;
+use pkgtool_serve::task::{SharedServers, Stores};
 
 /// The commands below `admin`.
 #[derive(Debug, clap::Subcommand)]
@@ -68,6 +70,34 @@ fn data(place: &DataDirectoryArgs) -> Result<(PathBuf, DatabaseUrl), Failure> {
         require_data(&directory, file)?;
     }
     Ok((directory, database))
+}
+
+/// A database that several servers share.
+struct SharedDatabase {
+    stores: Stores,
+    servers: SharedServers,
+    packages: PublishedPackages,
+}
+
+impl SharedDatabase {
+    async fn open(place: &DataDirectoryArgs) -> Result<Self, Failure> {
+        let database = place.database()?;
+        let not_shared = || {
+            Failure::Other(format!(
+                "{database}: servers can only share a PostgreSQL database; set --database"
+            ))
+        };
+        // Opening a file would create it.
+        if let DatabaseUrl::Sqlite(_) = database {
+            return Err(not_shared());
+        }
+        let stores = Stores::open(&database).await?;
+        Ok(Self {
+            servers: stores.servers().ok_or_else(not_shared)?,
+            packages: stores.packages().ok_or_else(not_shared)?,
+            stores,
+        })
+    }
 }
 
 /// Checks that a data directory has its database.

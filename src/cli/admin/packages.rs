@@ -10,16 +10,15 @@ use super::super::directory::{DataDirectoryArgs, shown};
 use super::super::exit::{Exit, Failure};
 use super::super::report::{self, CommandReport};
 use super::super::{objects, output};
-use super::bytes;
+use super::{SharedDatabase, bytes};
 use pkgtool_base::diagnostic::{TextTable, book};
 use pkgtool_serve::account::{Account, Accounts};
 use pkgtool_serve::gateway::settings::LOCAL_ACCOUNT;
 use pkgtool_serve::objects::ObjectsUrl;
 use pkgtool_serve::package::{
-    NewPackage, PackageKind, PackageObjects, PackagePublisher, PublishedPackage, PublishedPackages,
+    NewPackage, PackageKind, PackageObjects, PackagePublisher, PublishedPackage,
 };
 use pkgtool_serve::service::check_packages;
-use pkgtool_serve::task::Stores;
 
 /// Number of digits of a version that are shown.
 const SHOWN_DIGITS: usize = 12;
@@ -120,7 +119,11 @@ pub(super) async fn publish(args: &PublishArgs) -> Result<Exit, Failure> {
 
 /// Lists the published packages.
 pub(super) async fn list(args: &PackagesArgs) -> Result<Exit, Failure> {
-    let packages = shared(&args.place).await?.1.list().await?;
+    let packages = SharedDatabase::open(&args.place)
+        .await?
+        .packages
+        .list()
+        .await?;
     report::print(&PackageList(packages), args.json)?;
     Ok(Exit::Clean)
 }
@@ -140,13 +143,14 @@ pub(super) async fn unpublish(args: &UnpublishArgs) -> Result<Exit, Failure> {
 
 impl ServersArgs {
     async fn open(&self) -> Result<Publishing, Failure> {
-        let (stores, packages) = shared(&self.place).await?;
+        let SharedDatabase {
+            stores,
+            servers,
+            packages,
+        } = SharedDatabase::open(&self.place).await?;
         let store = stores.accounts().await?;
         let account = Accounts::new(store.clone()).find(&self.account).await?;
-        let known = match stores.servers() {
-            Some(servers) => servers.object_place().await?,
-            None => None,
-        };
+        let known = servers.object_place().await?;
         let url = match (&self.objects, known) {
             (Some(given), Some(known)) if *given != known => {
                 return Err(Failure::Other(format!(
@@ -169,17 +173,6 @@ impl ServersArgs {
             account,
         })
     }
-}
-
-async fn shared(place: &DataDirectoryArgs) -> Result<(Stores, PublishedPackages), Failure> {
-    let database = place.database()?;
-    let stores = Stores::open(&database).await?;
-    let packages = stores.packages().ok_or_else(|| {
-        Failure::Other(format!(
-            "{database}: packages are published for servers that share a PostgreSQL database; set --database"
-        ))
-    })?;
-    Ok((stores, packages))
 }
 
 /// Returns the name of a directory.

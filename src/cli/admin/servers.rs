@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use super::super::directory::{DataDirectoryArgs, span};
 use super::super::exit::{Exit, Failure};
 use super::super::output;
+use super::SharedDatabase;
 use pkgtool_serve::gateway::settings::GatewaySettings;
-use pkgtool_serve::task::{ServerInfo, SharedServers, Stores};
+use pkgtool_serve::task::{ServerInfo, SharedServers};
 
 /// Interval between looks at a server that runs its last tasks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
@@ -39,7 +40,7 @@ pub(in super::super) struct RequeueArgs {
 
 /// Lets a server claim no more tasks, and waits for those that it runs.
 pub(super) async fn drain(args: &DrainArgs) -> Result<Exit, Failure> {
-    let servers = shared(&args.place).await?;
+    let servers = SharedDatabase::open(&args.place).await?.servers;
     let name = find(&servers, &args.server).await?.name;
     if !servers.drain(&name).await? {
         return Err(gone(&name));
@@ -67,22 +68,12 @@ pub(super) async fn drain(args: &DrainArgs) -> Result<Exit, Failure> {
 
 /// Returns the running tasks of a server to the queue.
 pub(super) async fn requeue(args: &RequeueArgs) -> Result<Exit, Failure> {
-    let servers = shared(&args.place).await?;
+    let servers = SharedDatabase::open(&args.place).await?.servers;
     let name = find(&servers, &args.server).await?.name;
     let attempts = GatewaySettings::default().limits.attempts;
     let count = servers.requeue(&name, attempts).await?;
     output::print(&format!("{count} tasks of {name} returned to the queue\n"))?;
     Ok(Exit::Clean)
-}
-
-async fn shared(place: &DataDirectoryArgs) -> Result<SharedServers, Failure> {
-    let database = place.database()?;
-    let stores = Stores::open(&database).await?;
-    stores.servers().ok_or_else(|| {
-        Failure::Other(format!(
-            "{database}: only servers that share a PostgreSQL database are listed there; set --database"
-        ))
-    })
 }
 
 /// Finds the server whose name begins with a text.

@@ -221,6 +221,9 @@ fn an_altered_object_is_not_served() {
     let fault = late.line(|line| line["message"] == "cannot fetch a published package");
     let reason = fault["reason"].as_str().expect("a text");
     assert!(reason.contains("publish the package again"), "{fault}");
+    let other = package(Tree::new(), "relu", "Relu");
+    servers.publish(&other.root().join("relu")).expect_code(0);
+    servers.wait_for("relu", [1.0, 2.0, 0.0]);
     // Publishing again mends nothing that is there with its size; a new file is fetched.
     fs::remove_dir_all(servers.objects.path().join("package")).expect("objects");
     servers.publish(&tree.root().join("negate")).expect_code(0);

@@ -22,6 +22,9 @@ pub enum PublishError {
         /// The reason, and what to do.
         reason: String,
     },
+    /// A file cannot be read.
+    #[error("{0}")]
+    Unreadable(String),
     /// An object cannot be used.
     #[error("the object {name}: {reason}")]
     Object {

@@ -154,7 +154,10 @@ impl FileHashes {
             let below = file.strip_prefix(&root).map_err(io::Error::other)?;
             let names: Option<Vec<&str>> = below.iter().map(|name| name.to_str()).collect();
             let names = names.ok_or_else(|| io::Error::other("a name is no text"))?;
-            let hashed = self.hashed(file)?;
+            let hashed = self.hashed(file);
+            let hashed = hashed.map_err(|error| {
+                io::Error::new(error.kind(), format!("{}: {error}", file.display()))
+            })?;
             files.push(PackageFile {
                 path: names.join("/"),
                 sha256: hashed.sha256,

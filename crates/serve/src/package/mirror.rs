@@ -8,7 +8,7 @@ use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 
@@ -23,9 +23,9 @@ use crate::account::AccountId;
 use crate::database::{free_bytes, make_directory, sync_tree};
 use crate::service::{Catalog, PackageDirectory};
 
-/// Interval between looks at what is published, and the longest one after errors.
+/// Interval between looks at what is published, and the longest pause before a package that failed is tried again.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
-const MAX_LOOK_INTERVAL: Duration = Duration::from_mins(1);
+const MAX_RETRY_PAUSE: Duration = Duration::from_mins(1);
 /// Folders and files below the directory of the mirror.
 const FETCHED: &str = "fetched";
 const MAKING: &str = "making";
@@ -54,8 +54,18 @@ pub struct PackageMirror {
     cache: PackageCache,
     /// The version in each directory.
     versions: Mutex<BTreeMap<String, String>>,
-    /// The last error of each package, which is logged once.
-    faults: Mutex<BTreeMap<String, String>>,
+    /// The packages that could not be fetched.
+    faults: Mutex<BTreeMap<String, FetchFault>>,
+}
+
+/// Why a package could not be fetched.
+#[derive(Debug)]
+struct FetchFault {
+    version: String,
+    /// It is logged once.
+    reason: String,
+    pause: Duration,
+    next_try: Instant,
 }
 
 /// The work of a mirror, which ends when this is dropped.
@@ -74,7 +84,6 @@ pub struct MirrorLook {
     /// The directories to serve.
     pub directories: Vec<PackageDirectory>,
     is_changed: bool,
-    is_complete: bool,
 }
 
 impl PackageMirror {
@@ -99,55 +108,75 @@ impl PackageMirror {
         let mut look = MirrorLook {
             directories: Vec::new(),
             is_changed: false,
-            is_complete: true,
         };
+        let known: BTreeSet<String> = published.iter().map(key).collect();
+        lock(&self.faults).retain(|key, _| known.contains(key));
         for package in &published {
-            let key = key(package);
+            if self.waits(package) {
+                continue;
+            }
             match self.renew(package, &versions).await {
                 Ok(is_changed) => {
                     look.is_changed |= is_changed;
-                    lock(&self.faults).remove(&key);
+                    lock(&self.faults).remove(&key(package));
                 }
-                Err(error) => {
-                    look.is_complete = false;
-                    let reason = error.to_string();
-                    let before = lock(&self.faults).insert(key, reason.clone());
-                    if before.as_ref() != Some(&reason) {
-                        let (owner, name) = (&package.owner_name, &package.name);
-                        tracing::error!(owner, name, reason, "cannot fetch a published package");
-                    }
-                }
+                Err(error) => self.failed(package, error.to_string()),
             }
-            look.directories.extend(self.directory_to_serve(package));
         }
-        look.is_changed |= self.remove_others(&published)?;
-        if look.is_complete {
+        let directories = published.iter();
+        look.directories = directories
+            .filter_map(|package| self.directory_to_serve(package))
+            .collect();
+        look.is_changed |= self.remove_others(&known)?;
+        if lock(&self.faults).is_empty() {
             self.cache.keep(&versions)?;
         }
         Ok(look)
     }
 
+    /// Returns whether this version of a package could not be fetched, and it is too early to try again.
+    fn waits(&self, package: &PublishedPackage) -> bool {
+        let faults = lock(&self.faults);
+        let fault = faults.get(&key(package));
+        fault.is_some_and(|it| it.version == package.version && it.next_try > Instant::now())
+    }
+
+    /// A version of a package could not be fetched.
+    fn failed(&self, package: &PublishedPackage, reason: String) {
+        let mut faults = lock(&self.faults);
+        let before = faults.remove(&key(package));
+        let before = before.filter(|it| it.version == package.version);
+        if before.as_ref().is_none_or(|it| it.reason != reason) {
+            let (owner, name) = (&package.owner_name, &package.name);
+            tracing::error!(owner, name, reason, "cannot fetch a published package");
+        }
+        let pause = before.map_or(LOOK_INTERVAL, |it| (it.pause * 2).min(MAX_RETRY_PAUSE));
+        let fault = FetchFault {
+            version: package.version.clone(),
+            reason,
+            pause,
+            next_try: Instant::now() + pause,
+        };
+        faults.insert(key(package), fault);
+    }
+
     /// Keeps the copies current, and the catalog that serves them, as long as the result lives.
     pub fn follow(self: Arc<Self>, catalog: Arc<Catalog>) -> MirrorWork {
         MirrorWork(tokio::spawn(async move {
-            let mut pause = LOOK_INTERVAL;
+            let mut last = None;
             loop {
-                tokio::time::sleep(pause).await;
-                let look = self.look().await;
-                pause = match look {
+                tokio::time::sleep(LOOK_INTERVAL).await;
+                let error = match self.look().await {
                     Ok(look) => {
                         serve(&catalog, look.directories, look.is_changed);
-                        if look.is_complete {
-                            LOOK_INTERVAL
-                        } else {
-                            (pause * 2).min(MAX_LOOK_INTERVAL)
-                        }
+                        None
                     }
-                    Err(error) => {
-                        tracing::warn!(%error, "cannot look for published packages");
-                        (pause * 2).min(MAX_LOOK_INTERVAL)
-                    }
+                    Err(error) => Some(error.to_string()),
                 };
+                if let Some(error) = error.as_ref().filter(|it| last.as_ref() != Some(*it)) {
+                    tracing::warn!(error, "cannot look for published packages");
+                }
+                last = error;
             }
         }))
     }
@@ -232,8 +261,7 @@ impl PackageMirror {
     }
 
     /// Removes the directories of packages that are no longer published. Results of trainings stay.
-    fn remove_others(&self, published: &[PublishedPackage]) -> Result<bool, PublishError> {
-        let known: BTreeSet<String> = published.iter().map(key).collect();
+    fn remove_others(&self, known: &BTreeSet<String>) -> Result<bool, PublishError> {
         let all = lock(&self.versions).clone();
         let mut is_changed = false;
         for gone in all.keys().filter(|key| !known.contains(*key)) {

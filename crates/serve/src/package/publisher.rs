@@ -219,7 +219,7 @@ fn read_directory(root: &Path) -> Result<Arc<LocalPackage>, PublishError> {
     for entry in walk.filter_entry(is_shown) {
         let entry = entry.map_err(|error| local(root, error.to_string()))?;
         let path = entry.path();
-        // The file that a link leads to is published, as it is now.
+        // The file that a link leads to is published, as it is now, if it is inside of the package.
         let metadata = std::fs::metadata(path);
         let metadata = metadata.map_err(|error| local(path, error.to_string()))?;
         if metadata.is_file() {
@@ -236,7 +236,8 @@ fn read_directory(root: &Path) -> Result<Arc<LocalPackage>, PublishError> {
         return Err(local(root, "it has no files".to_owned()));
     }
     let read = FileHashes::default().package_below(root.to_owned(), &paths);
-    read.map_err(|error| local(root, error.to_string()))
+    // The error names the file.
+    read.map_err(|error| PublishError::Unreadable(error.to_string()))
 }
 
 #[cfg(test)]
@@ -271,13 +272,20 @@ mod tests {
         std::fs::create_dir(root.join(".git")).expect("a folder");
         std::fs::write(root.join(".git/config"), "x").expect("a file");
         std::fs::write(root.join("onnx/config.json"), "{}").expect("a file");
-        std::fs::write(folder.path().join("weights"), "w").expect("a file");
-        let link = root.join("onnx/model.onnx");
-        std::os::unix::fs::symlink("../../weights", link).expect("a link");
+        std::fs::write(root.join("weights"), "w").expect("a file");
+        let link = |to: &str, name: &str| {
+            std::os::unix::fs::symlink(to, root.join(name)).expect("a link");
+        };
+        link("../weights", "onnx/model.onnx");
         let read = read_directory(&root).expect("it can be published");
         let paths: Vec<&str> = read.manifest.files.iter().map(|it| &*it.path).collect();
-        assert_eq!(paths, ["onnx/config.json", "onnx/model.onnx"]);
-        std::os::unix::fs::symlink("onnx", root.join("other")).expect("a link");
+        assert_eq!(paths, ["onnx/config.json", "onnx/model.onnx", "weights"]);
+        std::fs::write(folder.path().join("secret"), "s").expect("a file");
+        link("../../secret", "onnx/secret");
+        let error = read_directory(&root).expect_err("it leads out");
+        assert!(error.to_string().contains("out of the package"), "{error}");
+        std::fs::remove_file(root.join("onnx/secret")).expect("a link");
+        link("onnx", "other");
         let error = read_directory(&root).expect_err("it links to a directory");
         assert!(error.to_string().contains("copy the directory"), "{error}");
         let empty = tempfile::tempdir().expect("a folder");
