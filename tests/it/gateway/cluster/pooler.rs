@@ -9,7 +9,7 @@ use crate::support::environment::EnvironmentPiece;
 use crate::support::postgres::{OwnPostgres, ordinary, own};
 
 /// Maximum time until the pooler listens.
-const START_TIME: Duration = Duration::from_secs(10);
+const START_TIME: Duration = Duration::from_mins(1);
 
 /// The first release that keeps prepared statements in the mode `transaction`.
 const KEEPS_STATEMENTS: [u32; 2] = [1, 21];
