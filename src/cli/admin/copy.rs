@@ -11,7 +11,7 @@ use pkgtool_serve::gateway::settings::DatabaseSetting;
 use pkgtool_serve::objects::ObjectsUrl;
 use pkgtool_serve::package::{NewPackage, PackageKind, PackageObjects, PackagePublisher};
 use pkgtool_serve::task::{Blobs, Stores, TransferError, transfer};
-use pkgtool_serve::train::directory_of;
+use pkgtool_serve::train::{directory_of, results_directory};
 
 /// Arguments of `pkgtool admin copy`.
 #[derive(Debug, clap::Args)]
@@ -88,7 +88,7 @@ async fn publish_trained(data: &Path, into: &DatabaseUrl, blobs: &Blobs) -> Resu
     let accounts = stores.accounts().await?.accounts().await?;
     let mut count = 0;
     for account in accounts {
-        let folder = directory_of(&data.join("trained"), account.id);
+        let folder = directory_of(&results_directory(data), account.id);
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             let Ok(name) = entry.file_name().into_string() else {
                 continue;

@@ -8,15 +8,14 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::runtime::Handle;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::super::exit::Failure;
 use super::super::objects::open_for_server;
 use super::places::MirrorPlaces;
 use super::proxies::{account_named, build_proxies};
-use super::training::{
-    dataset_opener, jobs, service_settings, trained_directory, untrained_services,
-};
+use super::training::{dataset_opener, jobs, service_settings, untrained_services};
 use super::workers::GateListener;
 use super::{published, webhooks, workers};
 use pkgtool_engine::runtime::machine::Machine;
@@ -30,7 +29,6 @@ use pkgtool_serve::database::{
 };
 use pkgtool_serve::gateway::settings::{GatewaySettings, LOCAL_ACCOUNT};
 use pkgtool_serve::gateway::{BatchRunner, Deadline, GatewayParts, Services};
-use pkgtool_serve::package::MirrorWork;
 use pkgtool_serve::service::engine::Engines;
 use pkgtool_serve::service::meter::Meters;
 use pkgtool_serve::service::{
@@ -42,6 +40,7 @@ use pkgtool_serve::task::{
 };
 use pkgtool_serve::train::{
     CacheDirectory, DerivedServices, FindService, Jobs, JobsOptions, package_directory,
+    results_directory,
 };
 use pkgtool_serve::webhook::Webhooks;
 
@@ -128,7 +127,7 @@ pub(super) struct RunningGateway {
     queue: Option<TaskQueue>,
     webhooks: Option<Webhooks>,
     first_key: Option<Secret>,
-    _mirror: Option<MirrorWork>,
+    _mirror: Option<JoinSet<()>>,
     _lock: DataLock,
 }
 
@@ -183,7 +182,7 @@ impl RunningGateway {
                 find: finder(&services),
                 open: dataset_opener(&blobs),
                 catalog,
-                directory: trained_directory(directory),
+                directory: results_directory(directory),
                 mirror,
                 cache: CacheDirectory {
                     path: directory.join("embeddings"),
@@ -509,7 +508,7 @@ fn catalog(
         add(&publisher.account, &publisher.packages)?;
     }
     for (owner, name) in derived.owners() {
-        let all = trained_directory(&settings.data_dir);
+        let all = results_directory(&settings.data_dir);
         let directory = package_directory(&all, owner, &name);
         directories.push(directory.map_err(|error| Failure::Other(error.to_string()))?);
     }

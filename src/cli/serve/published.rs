@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::exit::Failure;
-use super::training::trained_directory;
 use pkgtool_serve::gateway::settings::GatewaySettings;
 use pkgtool_serve::package::{MirrorOptions, PackageMirror, PackageObjects, PublishError};
 use pkgtool_serve::service::PackageDirectory;
 use pkgtool_serve::task::{AbsentServices, Blobs, Stores, TaskStore};
+use pkgtool_serve::train::results_directory;
 
 /// Folder of the copies in the data directory.
 const COPIES: &str = "packages";
@@ -31,7 +31,7 @@ pub(super) async fn open(
         packages,
         objects: PackageObjects::in_storage(bucket),
         directory: directory.join(COPIES),
-        trained: trained_directory(directory),
+        trained: results_directory(directory),
         least_free_bytes: settings.limits.disk_free_bytes,
     })?;
     let directories = mirror.look().await?.directories;

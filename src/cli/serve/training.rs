@@ -2,7 +2,6 @@
 //! that are not trained yet.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::super::exit::Failure;
@@ -11,11 +10,6 @@ use pkgtool_serve::service::engine::Engines;
 use pkgtool_serve::service::{Listed, Service, ServiceKind, ServiceSettings, Untrained};
 use pkgtool_serve::task::{Blobs, FileKind};
 use pkgtool_serve::train::{Dataset, DerivedServices, Jobs, JobsOptions, OpenDataset};
-
-/// Returns the directory with the training results of all accounts.
-pub(super) fn trained_directory(data: &Path) -> PathBuf {
-    data.join("trained")
-}
 
 /// Returns the settings of a service. They were checked under each of its names.
 pub(super) fn service_settings(

@@ -278,3 +278,25 @@ fn a_trained_service_is_served_by_all_servers() {
     servers.add(Some(&base), &[]);
     assert_eq!(labels(&servers.all[2], "scenes", &texts), expected);
 }
+
+#[test]
+fn a_dispatcher_trains_what_another_server_derived() {
+    let Some(mut servers) = Servers::new("a_dispatcher_trains_what_another_server_derived") else {
+        return;
+    };
+    let base = examples().join("hush-sentence");
+    for role in ["api", "dispatcher"] {
+        servers.add(Some(&base), &[("PKGTOOL_ROLE", role)]);
+    }
+    let api = &servers.all[0];
+    derived(api, "hush_sentence", "scenes");
+    let dataset = fs::read(fixture("scenes.csv")).expect("a dataset");
+    let dataset = uploaded(api, "scenes.csv", dataset);
+    succeeded(api, fit(api, "scenes", dataset, &json!({})));
+    let body = json!({"texts": ["a cat in the house"]}).to_string();
+    let path = format!("{PREDICT}/scenes/predict");
+    api.until(|| api.post(&path, &body).status == 200);
+    // The dispatcher serves it, too: tasks end there.
+    let task = api.create("scenes", &body);
+    api.wait_for(&task, "COMPLETED");
+}

@@ -168,7 +168,10 @@ async fn load(
         gate,
         token: &assigned.connection_token,
     };
-    let manifest = manifest_of(assigned);
+    let manifest = PackageManifest {
+        version: assigned.version.clone(),
+        files: assigned.files.iter().map(Into::into).collect(),
+    };
     let folder = options.cache.folder(&source, &manifest, in_use).await;
     let folder = folder.map_err(|error| error.to_string())?;
     options.packages.load(&folder, Some(&assigned.name)).await
@@ -196,18 +199,6 @@ impl PackageSource for AssignedFiles<'_> {
             Ok(piece.map(|piece| (Bytes::from(piece), content)))
         });
         Ok(pieces.boxed())
-    }
-}
-
-fn manifest_of(assigned: &AssignedServiceProto) -> PackageManifest {
-    let files = assigned.files.iter().map(|file| PackageFile {
-        path: file.path.clone(),
-        sha256: file.sha256.clone(),
-        size: file.size,
-    });
-    PackageManifest {
-        version: assigned.version.clone(),
-        files: files.collect(),
     }
 }
 

@@ -53,7 +53,7 @@ pub enum CacheError {
     },
 }
 
-/// Where the files of packages come from.
+/// A place that has the files of packages.
 #[async_trait::async_trait]
 pub(crate) trait PackageSource: Sync {
     /// Returns the bytes of a file from an offset on. An error is the reason.
@@ -99,10 +99,9 @@ impl PackageCache {
                 continue;
             }
             match same {
-                // A file system may have no links.
-                Some(same) => fs::hard_link(same, &target)
-                    .or_else(|_| fs::copy(same, &target).map(drop))
-                    .map_err(|error| disk(&target, error))?,
+                Some(same) => {
+                    link_or_copy(same, &target).map_err(|error| disk(&target, error))?;
+                }
                 None => fetch_file(source, file, &target).await?,
             }
         }
@@ -254,6 +253,11 @@ async fn fetch_rest(
         opened.write_all(&piece).map_err(fault)?;
     }
     Ok(None)
+}
+
+/// Gives a file a second path. On a file system without links it is copied.
+pub(super) fn link_or_copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::hard_link(from, to).or_else(|_| fs::copy(from, to).map(drop))
 }
 
 fn make_parent(path: &Path) -> Result<(), CacheError> {

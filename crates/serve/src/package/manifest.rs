@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use pkgtool_base::source::same_bytes::sha256;
+use pkgtool_gate::protocol::PackageFileProto;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -54,6 +55,26 @@ struct HashedFile {
     size: u64,
     modified: Option<SystemTime>,
     sha256: String,
+}
+
+impl From<&PackageFileProto> for PackageFile {
+    fn from(file: &PackageFileProto) -> Self {
+        Self {
+            path: file.path.clone(),
+            sha256: file.sha256.clone(),
+            size: file.size,
+        }
+    }
+}
+
+impl From<&PackageFile> for PackageFileProto {
+    fn from(file: &PackageFile) -> Self {
+        Self {
+            path: file.path.clone(),
+            sha256: file.sha256.clone(),
+            size: file.size,
+        }
+    }
 }
 
 impl LocalPackage {

@@ -10,9 +10,9 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
-use super::cache::PackageCache;
+use super::cache::{PackageCache, link_or_copy};
 use super::error::PublishError;
 use super::manifest::PackageManifest;
 use super::objects::PackageObjects;
@@ -32,10 +32,10 @@ const MAKING: &str = "making";
 const SERVED: &str = "served";
 const RECORD: &str = "versions.json";
 
-/// Where a mirror copies from and to.
+/// The places that a mirror copies from and to.
 #[derive(Debug)]
 pub struct MirrorOptions {
-    /// What is published.
+    /// The published packages.
     pub packages: PublishedPackages,
     /// Its objects.
     pub objects: PackageObjects,
@@ -54,6 +54,8 @@ pub struct PackageMirror {
     cache: PackageCache,
     /// The version in each directory.
     versions: Mutex<BTreeMap<String, String>>,
+    /// The versions that the cache may hold.
+    kept: Mutex<BTreeSet<String>>,
     /// The packages that could not be fetched.
     faults: Mutex<BTreeMap<String, FetchFault>>,
 }
@@ -68,22 +70,14 @@ struct FetchFault {
     next_try: Instant,
 }
 
-/// The work of a mirror, which ends when this is dropped.
-#[derive(Debug)]
-pub struct MirrorWork(JoinHandle<()>);
-
-impl Drop for MirrorWork {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-/// What a look at the published packages found.
+/// The result of a look at the published packages.
 #[derive(Debug)]
 pub struct MirrorLook {
     /// The directories to serve.
     pub directories: Vec<PackageDirectory>,
     is_changed: bool,
+    /// The reason why something could not be removed.
+    fault: Option<PublishError>,
 }
 
 impl PackageMirror {
@@ -96,18 +90,20 @@ impl PackageMirror {
         Ok(Self {
             cache,
             versions: Mutex::new(serde_json::from_slice(&record).unwrap_or_default()),
+            kept: Mutex::default(),
             faults: Mutex::default(),
             options,
         })
     }
 
-    /// Fetches what is new, and removes what is no longer published. What cannot be fetched is logged.
+    /// Fetches new versions, and removes packages that are no longer published. Failures are logged.
     pub async fn look(&self) -> Result<MirrorLook, PublishError> {
         let published = self.options.packages.list().await?;
         let versions: BTreeSet<String> = published.iter().map(|it| it.version.clone()).collect();
         let mut look = MirrorLook {
             directories: Vec::new(),
             is_changed: false,
+            fault: None,
         };
         let known: BTreeSet<String> = published.iter().map(key).collect();
         lock(&self.faults).retain(|key, _| known.contains(key));
@@ -127,9 +123,15 @@ impl PackageMirror {
         look.directories = directories
             .filter_map(|package| self.directory_to_serve(package))
             .collect();
-        look.is_changed |= self.remove_others(&known)?;
-        if lock(&self.faults).is_empty() {
-            self.cache.keep(&versions)?;
+        match self.remove_others(&known) {
+            Ok(is_changed) => look.is_changed |= is_changed,
+            Err(error) => look.fault = Some(error),
+        }
+        if lock(&self.faults).is_empty() && *lock(&self.kept) != versions {
+            match self.cache.keep(&versions) {
+                Ok(()) => *lock(&self.kept) = versions,
+                Err(error) => look.fault = Some(error.into()),
+            }
         }
         Ok(look)
     }
@@ -161,24 +163,27 @@ impl PackageMirror {
     }
 
     /// Keeps the copies current, and the catalog that serves them, as long as the result lives.
-    pub fn follow(self: Arc<Self>, catalog: Arc<Catalog>) -> MirrorWork {
-        MirrorWork(tokio::spawn(async move {
+    pub fn follow(self: Arc<Self>, catalog: Arc<Catalog>) -> JoinSet<()> {
+        JoinSet::from_iter([async move {
             let mut last = None;
             loop {
                 tokio::time::sleep(LOOK_INTERVAL).await;
                 let error = match self.look().await {
                     Ok(look) => {
-                        serve(&catalog, look.directories, look.is_changed);
-                        None
+                        if look.is_changed {
+                            serve(&catalog, look.directories);
+                        }
+                        look.fault
                     }
-                    Err(error) => Some(error.to_string()),
+                    Err(error) => Some(error),
                 };
+                let error = error.map(|error| error.to_string());
                 if let Some(error) = error.as_ref().filter(|it| last.as_ref() != Some(*it)) {
-                    tracing::warn!(error, "cannot look for published packages");
+                    tracing::warn!(error, "cannot follow the published packages");
                 }
                 last = error;
             }
-        }))
+        }])
     }
 
     /// Publishes the result of a training for all servers. Returns its version.
@@ -343,16 +348,14 @@ fn key_of(kind: PackageKind, owner: AccountId, name: &str) -> String {
     format!("{}/{}/{name}", kind.word(), owner.0)
 }
 
-/// Adds directories to those that a catalog serves.
-fn serve(catalog: &Catalog, directories: Vec<PackageDirectory>, is_changed: bool) {
+/// Adds directories to those that a catalog serves, and lets it look for what is new there.
+fn serve(catalog: &Catalog, directories: Vec<PackageDirectory>) {
     for directory in directories {
         if let Err(error) = catalog.add_directory(directory) {
             tracing::error!(error, "cannot serve a published package");
         }
     }
-    if is_changed {
-        catalog.look_again();
-    }
+    catalog.look_again();
 }
 
 /// Moves the files of a package to their place. They also stay where they are.
@@ -367,8 +370,7 @@ fn put_in_place(
     for file in &manifest.files {
         let (from, to) = (folder.join(&file.path), making.join(&file.path));
         fs::create_dir_all(to.parent().unwrap_or(making))?;
-        // A file system may have no links.
-        fs::hard_link(&from, &to).or_else(|_| fs::copy(&from, &to).map(drop))?;
+        link_or_copy(&from, &to)?;
     }
     fs::create_dir_all(making)?;
     sync_tree(making)?;

@@ -19,7 +19,7 @@ pub use cache::{CacheError, PackageCache};
 pub(crate) use cache::{FileBytes, PackageSource};
 pub use error::PublishError;
 pub(crate) use manifest::{FileHashes, LocalPackage, PackageFile, PackageManifest};
-pub use mirror::{MirrorLook, MirrorOptions, MirrorWork, PackageMirror};
+pub use mirror::{MirrorLook, MirrorOptions, PackageMirror};
 pub use objects::PackageObjects;
 pub use published::{PackageKind, PublishedPackage, PublishedPackages};
 pub use publisher::{NewPackage, PackagePublisher, PublishOutcome};

@@ -14,7 +14,7 @@ use crate::database::{DatabaseResult, Timestamp};
 /// How long a turn lasts if it is not renewed.
 const TURN_TIME: Duration = Duration::from_mins(2);
 
-/// What a package is.
+/// The kind of a package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PackageKind {
     /// A directory that an operator published.
@@ -42,7 +42,7 @@ pub struct PublishedPackage {
     pub owner_name: String,
     /// Its name among the packages of this kind and owner.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: PackageKind,
     /// The version of its manifest.
     pub version: String,

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use walkdir::{DirEntry, WalkDir};
 
 use super::error::PublishError;
@@ -35,13 +35,13 @@ pub struct NewPackage<'a> {
     pub owner_name: &'a str,
     /// Its name.
     pub name: &'a str,
-    /// What it is.
+    /// Its kind.
     pub kind: PackageKind,
     /// Its directory.
     pub directory: &'a Path,
 }
 
-/// What publishing did.
+/// The result of publishing.
 #[derive(Debug)]
 pub struct PublishOutcome {
     /// The package.
@@ -148,7 +148,7 @@ impl PackagePublisher {
 struct PublishTurn {
     packages: PublishedPackages,
     holder: String,
-    renewal: JoinHandle<()>,
+    _renewal: JoinSet<()>,
 }
 
 impl PublishTurn {
@@ -162,33 +162,29 @@ impl PublishTurn {
             tokio::time::sleep(TURN_PAUSE).await;
         }
         let (own, name) = (packages.clone(), holder.clone());
-        let renewal = tokio::spawn(async move {
+        let renewal = async move {
             loop {
                 tokio::time::sleep(TURN_INTERVAL).await;
                 if let Err(error) = own.take_turn(&name).await {
                     tracing::warn!(%error, "cannot keep the turn to publish");
                 }
             }
-        });
+        };
         Ok(Self {
             packages: packages.clone(),
             holder,
-            renewal,
+            _renewal: JoinSet::from_iter([renewal]),
         })
     }
 
     async fn end(self) {
-        self.renewal.abort();
-        // Otherwise it ends by itself.
-        if let Err(error) = self.packages.end_turn(&self.holder).await {
+        let Self {
+            packages, holder, ..
+        } = self;
+        // Without this it ends by itself.
+        if let Err(error) = packages.end_turn(&holder).await {
             tracing::warn!(%error, "cannot end the turn to publish");
         }
-    }
-}
-
-impl Drop for PublishTurn {
-    fn drop(&mut self) {
-        self.renewal.abort();
     }
 }
 

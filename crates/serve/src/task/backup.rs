@@ -20,16 +20,13 @@ use super::{Statistics, Stores};
 use crate::database::{
     DatabaseError, DatabaseUrl, Timestamp, make_directory, sync_path, sync_tree,
 };
+use crate::train::{IN_PROGRESS_DIRECTORY, results_directory};
 
 /// Name of the file that describes a backup.
 const MARKER_FILE: &str = "backup.json";
 
 /// Name of the settings file, which is copied if it is in the data directory.
 const SETTINGS: &str = "gateway.toml";
-
-/// Directory of training results, and its subdirectory for results in progress.
-const RESULTS_DIRECTORY: &str = "trained";
-const IN_PROGRESS_DIRECTORY: &str = "making";
 
 /// Maximum number of attempts to copy training results that change meanwhile.
 const MAX_COPY_ATTEMPTS: u32 = 5;
@@ -124,10 +121,7 @@ async fn copy(data: &Path, staging: &Path) -> Result<Backup, BackupError> {
     if backup.bucket.is_none() {
         copy_blobs(&copied, (data, staging), &mut backup).await?;
     }
-    copy_results(
-        &data.join(RESULTS_DIRECTORY),
-        &staging.join(RESULTS_DIRECTORY),
-    )?;
+    copy_results(&results_directory(data), &results_directory(staging))?;
     for name in [SETTINGS, BUCKET_RECORD] {
         let source = data.join(name);
         if source.is_file() {

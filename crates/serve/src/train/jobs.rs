@@ -37,7 +37,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(5);
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Directory of packages in progress.
-const IN_PROGRESS_DIRECTORY: &str = "making";
+pub(crate) const IN_PROGRESS_DIRECTORY: &str = "making";
 
 /// The training jobs of a server.
 pub struct Jobs {
@@ -59,6 +59,11 @@ enum JobRunEnd {
     Canceled,
     /// The server stops.
     Stopped,
+}
+
+/// Returns the directory of the results of all accounts in a data directory.
+pub fn results_directory(data: &Path) -> PathBuf {
+    data.join("trained")
 }
 
 /// Returns the directory of an account's results.
@@ -144,10 +149,7 @@ impl Jobs {
 
     /// Adds an account's results to the served catalog.
     pub fn serve_results_of(&self, owner: AccountId, name: &str) -> Result<(), String> {
-        let options = &self.shared.options;
-        let directory = package_directory(&options.directory, owner, name);
-        let directory = directory.map_err(|error| error.to_string())?;
-        options.catalog.add_directory(directory)
+        self.shared.serve_results_of(owner, name)
     }
 
     /// Signals that a job was stored.
@@ -193,6 +195,12 @@ impl Drop for Jobs {
 impl SharedJobs {
     fn running(&self) -> MutexGuard<'_, HashMap<JobId, Arc<Notify>>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serve_results_of(&self, owner: AccountId, name: &str) -> Result<(), String> {
+        let directory = package_directory(&self.options.directory, owner, name);
+        let directory = directory.map_err(|error| error.to_string())?;
+        self.options.catalog.add_directory(directory)
     }
 }
 
@@ -481,6 +489,8 @@ async fn serve(shared: &SharedJobs, derived: &Derived, trained: Trained) -> Resu
     let before = find();
     let place = directory_of(&options.directory, of.owner).join(&of.name);
     let version = share(shared, derived, &trained).await?;
+    // Another server may have derived the service: this one has no directory yet.
+    shared.serve_results_of(of.owner, &of.owner_name)?;
     let mut changes = options.catalog.changes();
     let metrics = trained.metrics.to_string();
     let (published, shown) = (place.clone(), place.display().to_string());

@@ -8,12 +8,10 @@ use std::sync::Arc;
 
 use super::{NamedService, WorkerService, Workers};
 use crate::account::WorkerToken;
-use crate::package::{FileHashes, LocalPackage, PackageFile};
+use crate::package::{FileHashes, LocalPackage};
 use crate::service::Service;
 use pkgtool_gate::host::RemoteInstance;
-use pkgtool_gate::protocol::{
-    AssignedServiceProto, AssignmentProto, PackageFileProto, WorkerProto,
-};
+use pkgtool_gate::protocol::{AssignedServiceProto, AssignmentProto, WorkerProto};
 
 /// The machines without packages of their own.
 #[derive(Debug, Default)]
@@ -119,7 +117,7 @@ impl MachinePool {
                     name: named.name.clone(),
                     connection_token: token,
                     version: manifest.version.clone(),
-                    files: manifest.files.iter().map(file_proto).collect(),
+                    files: manifest.files.iter().map(Into::into).collect(),
                 });
             }
             let versions = assignment.services.iter();
@@ -143,14 +141,6 @@ impl PlacedService {
 fn can_run(worker: &WorkerProto, sent: &SentService) -> bool {
     let has = |backend: &String| worker.backends.contains(backend);
     sent.backends.iter().any(has) && sent.package.manifest.bytes() <= worker.memory_bytes
-}
-
-fn file_proto(file: &PackageFile) -> PackageFileProto {
-    PackageFileProto {
-        path: file.path.clone(),
-        sha256: file.sha256.clone(),
-        size: file.size,
-    }
 }
 
 fn instance_token(named: &NamedService) -> Option<String> {

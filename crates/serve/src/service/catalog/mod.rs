@@ -233,6 +233,8 @@ pub fn check_packages(directory: &Path) -> Result<Vec<String>, String> {
             "{shown}: no packages found; expected a `config.json` there or below"
         ));
     }
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let real_home = real(&home.path);
     let mut names = BTreeSet::new();
     for package in survey.packages.into_values() {
         if !package.key.path.starts_with(&home.path) {
@@ -241,10 +243,8 @@ pub fn check_packages(directory: &Path) -> Result<Vec<String>, String> {
             ));
         }
         stage::validate(&package)?;
-        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let is_outside = |path: &&PathBuf| {
-            !path.starts_with(&home.path) && !real(path).starts_with(real(&home.path))
-        };
+        let is_outside =
+            |path: &&PathBuf| !path.starts_with(&home.path) && !real(path).starts_with(&real_home);
         if let Some(outside) = package.files().iter().find(is_outside) {
             return Err(format!(
                 "{}: the file is outside of {shown}; give a directory that has all files",
