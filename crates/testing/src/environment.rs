@@ -56,6 +56,10 @@ pub enum EnvironmentPiece {
     Postgres,
     /// The program of `PgBouncer`, a pooler of connections to PostgreSQL.
     PgBouncer,
+    /// The program of Android's `adb`.
+    Adb,
+    /// The directory of OpenSSH's programs: `sshd`, `ssh` and `ssh-keygen`.
+    Sshd,
     /// The directory of moto, a server of object storage.
     Moto,
 }
@@ -82,6 +86,8 @@ impl EnvironmentPiece {
             Self::Chromium => "chromium",
             Self::Postgres => "postgres",
             Self::PgBouncer => "pgbouncer",
+            Self::Adb => "adb",
+            Self::Sshd => "sshd",
             Self::Moto => "moto",
             Self::Http => "http",
             Self::Grpc => "grpc",
@@ -110,6 +116,8 @@ impl EnvironmentPiece {
             Self::Chromium => "PKGTOOL_TEST_CHROMIUM",
             Self::Postgres => "PKGTOOL_TEST_POSTGRES",
             Self::PgBouncer => "PKGTOOL_TEST_PGBOUNCER",
+            Self::Adb => "PKGTOOL_TEST_ADB",
+            Self::Sshd => "PKGTOOL_TEST_SSHD",
             Self::Moto => "PKGTOOL_TEST_MOTO",
             Self::Http => "PKGTOOL_TEST_HTTP",
             Self::Grpc => "PKGTOOL_TEST_GRPC",
