@@ -1,4 +1,4 @@
-//! The default location of the gateway's data directory.
+//! The user's data directory: of the gateway, of workers, and with binaries for devices.
 
 use std::path::{Path, PathBuf};
 

@@ -17,7 +17,9 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ),
     (
         "Run",
-        &["run", "chat", "bench", "compare", "eval", "backends"],
+        &[
+            "run", "chat", "bench", "compare", "eval", "backends", "devices",
+        ],
     ),
     (
         "Serve",

@@ -1,8 +1,10 @@
-//! Accepts `--json` and `--format json` as synonyms, whichever of the two a command defines.
+//! Accepts `--json` and `--format json` as synonyms, whichever of the two a command defines, and the earlier name of
+//! `compare --data`, which was `--on`.
 //!
 //! Invariant: an argument is only replaced if the command lacks it and has the other one.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use clap::Command;
 
@@ -27,6 +29,9 @@ pub(super) fn normalize_json_options(
             "--json" if !has(command, "json") && has(command, "format") => {
                 understood.push("--format=json".into());
             }
+            "--on" if has(command, "data") && arguments.peek().is_some_and(is_path) => {
+                understood.push("--data".into());
+            }
             "--format=json" if is_flag_only(command) => understood.push("--json".into()),
             "--format"
                 if is_flag_only(command) && arguments.peek().is_some_and(|next| next == "json") =>
@@ -42,6 +47,11 @@ pub(super) fn normalize_json_options(
     }
     understood.extend(arguments);
     understood
+}
+
+/// Returns whether a value of `--on` is a file or a directory, and not a device.
+fn is_path(value: &OsString) -> bool {
+    value != "local" && value != "adb" && Path::new(value).exists()
 }
 
 fn is_flag_only(command: &Command) -> bool {

@@ -10,7 +10,7 @@ mod attach;
 #[cfg(feature = "serve")]
 mod block_on;
 mod completions;
-#[cfg(feature = "serve")]
+#[cfg(feature = "run")]
 mod data_dir;
 mod diff;
 #[cfg(feature = "serve")]
@@ -68,6 +68,7 @@ mod worker;
 #[cfg(feature = "serve")]
 mod workers;
 
+use std::panic::UnwindSafe;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -124,13 +125,21 @@ enum Command {
 /// Parses the process's arguments, runs the command and returns the exit code. A panic is reported
 /// as a bug of this tool.
 pub(crate) fn main() -> ExitCode {
+    #[cfg(feature = "run")]
+    if let Some(work) = execute::Work::of_arguments() {
+        return outcome(|| finished(execute::serve(work)));
+    }
     bounds::choose_arguments(std::env::args_os().skip(1));
     let command = Cli::command();
     let arguments = json_option::normalize_json_options(std::env::args_os(), &command);
     let matches = groups::grouped(command).get_matches_from(arguments);
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let outcome = std::panic::catch_unwind(|| run(cli.command));
-    outcome.unwrap_or(Exit::Bug).into()
+    outcome(|| run(cli.command))
+}
+
+/// Does the work of a process.
+fn outcome(work: impl FnOnce() -> Exit + UnwindSafe) -> ExitCode {
+    std::panic::catch_unwind(work).unwrap_or(Exit::Bug).into()
 }
 
 fn run(command: Command) -> Exit {
@@ -150,6 +159,11 @@ fn run(command: Command) -> Exit {
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     };
+    finished(outcome)
+}
+
+/// Reports a failure. Returns the exit code.
+fn finished(outcome: Result<Exit, exit::Failure>) -> Exit {
     match outcome {
         Ok(exit) => exit,
         // The reader of the output has closed the pipe.

@@ -1,4 +1,4 @@
-//! `pkgtool eval` and `compare --on`: figures of real models on small data sets, and what cannot be evaluated.
+//! `pkgtool eval` and `compare --data`: figures of real models on small data sets, and what cannot be evaluated.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -400,7 +400,7 @@ fn answers_of_two_variants_are_compared() {
         ];
         pkgtool(all.iter().chain(options)).run()
     };
-    let on = ["--precision", "fp32,int8", "--on", &folder];
+    let on = ["--precision", "fp32,int8", "--data", &folder];
     let report = compare(&[&on[..], &["--json"]].concat())
         .expect_code(0)
         .json();
@@ -420,16 +420,16 @@ fn answers_of_two_variants_are_compared() {
         "{}",
         beyond.stdout
     );
-    let alone = compare(&["--on", &folder]).expect_code(2);
+    let alone = compare(&["--data", &folder]).expect_code(2);
     assert!(
         alone.stderr.contains("compare needs two sides, got 1"),
         "{}",
         alone.stderr
     );
     let without = compare(&["--precision", "fp32,int8", "--at-least", "x=1"]).expect_code(2);
-    assert!(without.stderr.contains("add --on"), "{}", without.stderr);
+    assert!(without.stderr.contains("add --data"), "{}", without.stderr);
     let nothing = tempfile::tempdir().expect("a directory");
     let nothing = nothing.path().to_string_lossy().into_owned();
-    let none = compare(&["--precision", "fp32,int8", "--on", &nothing]).expect_code(2);
+    let none = compare(&["--precision", "fp32,int8", "--data", &nothing]).expect_code(2);
     assert!(none.stderr.contains("no picture there"), "{}", none.stderr);
 }

@@ -10,6 +10,8 @@ mod book;
 mod cli;
 #[cfg(feature = "serve")]
 mod database;
+#[cfg(all(unix, feature = "serve"))]
+mod device;
 mod diff;
 #[cfg(feature = "run")]
 mod engine;

@@ -74,6 +74,9 @@ pub enum EngineError {
         /// The signal or exit code, and its most likely meaning.
         reason: String,
     },
+    /// The device cannot be used, or the connection with it ended.
+    #[error("{0}")]
+    Device(String),
     /// The engine was stopped by a configured limit.
     #[error("the {engine} engine reached {limit} while {doing}; {}", .limit.help())]
     Limit {

@@ -56,6 +56,8 @@ pub enum EnvironmentPiece {
     Postgres,
     /// The program of `PgBouncer`, a pooler of connections to PostgreSQL.
     PgBouncer,
+    /// The tool's binary for 64-bit ARM. The program `qemu` beside it runs it.
+    Arm,
     /// The program of Android's `adb`.
     Adb,
     /// The directory of OpenSSH's programs: `sshd`, `ssh` and `ssh-keygen`.
@@ -86,6 +88,7 @@ impl EnvironmentPiece {
             Self::Chromium => "chromium",
             Self::Postgres => "postgres",
             Self::PgBouncer => "pgbouncer",
+            Self::Arm => "arm",
             Self::Adb => "adb",
             Self::Sshd => "sshd",
             Self::Moto => "moto",
@@ -116,6 +119,7 @@ impl EnvironmentPiece {
             Self::Chromium => "PKGTOOL_TEST_CHROMIUM",
             Self::Postgres => "PKGTOOL_TEST_POSTGRES",
             Self::PgBouncer => "PKGTOOL_TEST_PGBOUNCER",
+            Self::Arm => "PKGTOOL_TEST_ARM",
             Self::Adb => "PKGTOOL_TEST_ADB",
             Self::Sshd => "PKGTOOL_TEST_SSHD",
             Self::Moto => "PKGTOOL_TEST_MOTO",

@@ -7,6 +7,8 @@ mod built_in;
 mod chat;
 mod compare;
 mod deadline;
+mod device_args;
+mod devices;
 mod embedding;
 mod eval;
 mod findings;
@@ -29,6 +31,9 @@ use super::output;
 use pkgtool_base::source::FileSource;
 use pkgtool_base::source::text::escape;
 use pkgtool_engine::EngineError;
+use pkgtool_engine::runtime::device;
+#[cfg(unix)]
+use pkgtool_engine::runtime::device::VersionText;
 use pkgtool_engine::runtime::process::sandbox::SandboxMode;
 use pkgtool_engine::runtime::selection::{Selection, SelectionError};
 use pkgtool_engine::runtime::target::{self, Candidate, StartError, StartRequest, Started};
@@ -53,6 +58,8 @@ pub(super) enum ExecuteCommand {
     Eval(Box<eval::EvalArgs>),
     /// Show the engines and backends that work on this machine
     Backends(backends::BackendsArgs),
+    /// List the devices that can be reached, or remove the tool's files from them
+    Devices(devices::DevicesArgs),
     /// Run as a worker process of another pkgtool, connected through standard input
     #[command(name = process::WORKER_ARGUMENT, hide = true)]
     Worker {
@@ -70,25 +77,62 @@ pub(super) enum Work {
     /// Parse untrusted data: chat templates, images, texts.
     #[value(name = parsers::WORK)]
     Parsers,
+    /// Be the agent of another machine.
+    #[cfg(unix)]
+    #[value(name = device::WORK)]
+    Device,
 }
 
 /// Runs the command.
 pub(super) fn run(command: &ExecuteCommand) -> Result<Exit, Failure> {
     sandbox(command).choose();
+    if let Some(target) = target_of_one(command) {
+        target.device.require_one()?;
+    }
     match command {
         ExecuteCommand::Run(args) => run::run(args),
+        ExecuteCommand::Devices(args) => devices::run(args),
         ExecuteCommand::Chat(args) => chat::run(args),
         ExecuteCommand::Bench(args) => bench::run(args),
         ExecuteCommand::Backends(args) => backends::run(args),
         ExecuteCommand::Compare(args) => compare::run(args),
         ExecuteCommand::Eval(args) => eval::run(args),
-        ExecuteCommand::Worker { work } => {
-            match work {
-                Work::Models => worker::serve()?,
-                Work::Parsers => parsing::serve()?,
-            }
-            Ok(Exit::Clean)
+        ExecuteCommand::Worker { work } => serve(*work),
+    }
+}
+
+impl Work {
+    /// Returns the work of a process that another pkgtool started. It starts faster than through the command line.
+    pub(super) fn of_arguments() -> Option<Self> {
+        let mut arguments = std::env::args().skip(1);
+        if arguments.next()? != process::WORKER_ARGUMENT {
+            return None;
         }
+        match arguments.next() {
+            None => Some(Self::Models),
+            Some(name) => <Self as clap::ValueEnum>::from_str(&name, false).ok(),
+        }
+    }
+}
+
+/// Serves another pkgtool.
+pub(super) fn serve(work: Work) -> Result<Exit, Failure> {
+    match work {
+        Work::Models => worker::serve()?,
+        Work::Parsers => parsing::serve()?,
+        #[cfg(unix)]
+        Work::Device => device::serve(VersionText(env!("VERSION_AND_COMMIT")))?,
+    }
+    Ok(Exit::Clean)
+}
+
+/// Returns the target of a command that runs on one device.
+fn target_of_one(command: &ExecuteCommand) -> Option<&TargetArgs> {
+    match command {
+        ExecuteCommand::Run(args) => Some(&args.target),
+        ExecuteCommand::Chat(args) => Some(&args.target),
+        ExecuteCommand::Eval(args) => Some(&args.target),
+        _ => None,
     }
 }
 
@@ -101,7 +145,7 @@ fn sandbox(command: &ExecuteCommand) -> SandboxMode {
         ExecuteCommand::Compare(args) => args.target.sandbox,
         ExecuteCommand::Eval(args) => args.target.sandbox,
         ExecuteCommand::Backends(args) => args.sandbox,
-        ExecuteCommand::Worker { .. } => SandboxMode::default(),
+        ExecuteCommand::Devices(_) | ExecuteCommand::Worker { .. } => SandboxMode::default(),
     }
 }
 

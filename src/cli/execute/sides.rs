@@ -12,6 +12,7 @@ use crate::cli::output;
 use pkgtool_base::package::Backend;
 use pkgtool_base::source::text::defuse_line;
 use pkgtool_engine::ByteSums;
+use pkgtool_engine::runtime::device::DeviceAddress;
 use pkgtool_engine::runtime::process::sandbox::Sandbox;
 use pkgtool_engine::runtime::selection::Selection;
 use pkgtool_engine::runtime::target::{Candidate, StartRequest, Started};
@@ -44,10 +45,12 @@ pub(super) struct ExecutionSide {
     pub(super) selection: Selection,
     /// The engine that the user named.
     pub(super) engine: Option<String>,
+    /// The device that runs it.
+    pub(super) device: DeviceAddress,
 }
 
 impl SideArgs {
-    /// Returns every combination, ordered by path, then backend, precision and engine.
+    /// Returns every combination, ordered by path, then backend, precision, engine and device.
     pub(super) fn sides(
         &self,
         paths: &[PathBuf],
@@ -56,16 +59,27 @@ impl SideArgs {
         let mut sides = Vec::new();
         for path in paths {
             for (backend, selection) in self.selections(path, target)? {
-                for engine in &self.engine {
+                for (engine, device) in self.places(target) {
                     sides.push(ExecutionSide {
                         backend,
                         selection: selection.clone(),
                         engine: engine_name(engine).map(str::to_owned),
+                        device: device.clone(),
                     });
                 }
             }
         }
         Ok(sides)
+    }
+
+    /// Returns every combination of an engine and a device.
+    fn places<'a>(
+        &'a self,
+        target: &'a TargetArgs,
+    ) -> impl Iterator<Item = (&'a String, &'a DeviceAddress)> {
+        let devices = target.device.each();
+        let engines = self.engine.iter();
+        engines.flat_map(move |engine| devices.iter().map(move |device| (engine, device)))
     }
 
     fn selections(
@@ -193,7 +207,11 @@ impl ExecutionSide {
     /// Returns a label that distinguishes the side from others, such as `glimpse decoder int8
     /// (qnn), ort on cpu`.
     pub(super) fn label(&self, candidate: Candidate) -> String {
-        format!("{}, {candidate}", what(&self.selection))
+        let label = format!("{}, {candidate}", what(&self.selection));
+        match &self.device {
+            DeviceAddress::Local => label,
+            device => format!("{label} on {device}"),
+        }
     }
 }
 

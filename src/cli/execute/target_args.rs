@@ -8,7 +8,9 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use super::super::exit::Failure;
 use super::deadline;
+use super::device_args::DeviceArgs;
 use pkgtool_base::package::Backend;
+use pkgtool_engine::runtime::device::DeviceAddress;
 use pkgtool_engine::runtime::process::sandbox::SandboxMode;
 use pkgtool_engine::runtime::selection::{self, Selection, SelectionCriteria, SelectionError};
 use pkgtool_engine::runtime::target::StartRequest;
@@ -112,6 +114,9 @@ pub(super) struct TargetArgs {
     /// [default: three quarters of the free memory]
     #[arg(long, value_name = "SIZE", value_parser = byte_count)]
     pub(super) max_memory: Option<u64>,
+
+    #[command(flatten)]
+    pub(super) device: DeviceArgs,
 }
 
 impl TargetArgs {
@@ -171,12 +176,18 @@ impl TargetArgs {
         }
     }
 
-    /// Returns the launcher of worker processes.
+    /// Returns the launcher of worker processes on the first device that the user named.
     pub(super) fn launcher(&self) -> Result<Launcher, Failure> {
+        self.launcher_on(self.device.first())
+    }
+
+    /// Returns the launcher of worker processes on a device.
+    pub(super) fn launcher_on(&self, device: &DeviceAddress) -> Result<Launcher, Failure> {
         let mut launcher = Launcher::new()
             .map_err(|error| Failure::Other(format!("cannot find the pkgtool binary: {error}")))?;
         launcher.timeout = self.timeout;
         launcher.memory_limit = Some(self.memory_limit());
+        launcher.device = self.device.how.connect(device)?;
         Ok(launcher)
     }
 
@@ -233,7 +244,7 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
 
 /// Parses a size in bytes with its unit. A bare number is rejected, since it could be meant in
 /// bytes or in megabytes.
-fn byte_count(text: &str) -> Result<u64, String> {
+pub(super) fn byte_count(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {
         "" if digits.parse::<u64>().is_ok() => {

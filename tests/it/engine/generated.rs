@@ -132,6 +132,7 @@ fn run(cases: &[Case], engine: &str, binary: &Path) -> Vec<Told> {
             timeout: Some(TIMEOUT),
             memory_limit: None,
             in_background: false,
+            device: None,
         },
     };
     let next = AtomicUsize::new(0);

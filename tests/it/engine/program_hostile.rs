@@ -68,6 +68,7 @@ impl Outcomes {
             timeout: Some(Duration::from_mins(1)),
             memory_limit: Some(MemoryLimit::Option(8 << 30)),
             in_background: false,
+            device: None,
         };
         let request = LoadRequest {
             model: path,
@@ -167,6 +168,7 @@ fn what_a_program_has_no_room_for_is_not_made() {
         timeout: Some(Duration::from_mins(1)),
         memory_limit: Some(MemoryLimit::Option(512 << 20)),
         in_background: false,
+        device: None,
     };
     let request = LoadRequest {
         model: path,

@@ -63,6 +63,7 @@ fn survives(engine: &str, bytes: &[u8], library: Option<PathBuf>) {
         timeout: Some(TIMEOUT),
         memory_limit: Some(MemoryLimit::Option(8 << 30)),
         in_background: false,
+        device: None,
     };
     let outcome = launcher
         .load(engine, &request)

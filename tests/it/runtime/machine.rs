@@ -21,7 +21,7 @@ fn the_processor_is_named_with_its_instruction_sets() {
     #[cfg(target_arch = "x86_64")]
     {
         let has_avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-        assert_eq!(sets.contains(&"AVX2"), has_avx2, "{sets:?}");
+        assert_eq!(sets.iter().any(|set| set == "AVX2"), has_avx2, "{sets:?}");
         let wide = is_x86_feature_detected!("avx512vnni");
         let narrow = is_x86_feature_detected!("avxvnni");
         let says_vnni = sets.iter().any(|set| set.contains("VNNI"));

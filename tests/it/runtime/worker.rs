@@ -21,6 +21,7 @@ fn stand_in(directory: &Path, script: &str) -> Launcher {
         timeout: Some(Duration::from_secs(20)),
         memory_limit: None,
         in_background: false,
+        device: None,
     }
 }
 
@@ -103,6 +104,7 @@ fn a_worker_that_cannot_start_is_unavailable() {
         timeout: None,
         memory_limit: None,
         in_background: false,
+        device: None,
     };
     let error = load(&launcher);
     assert!(matches!(error, EngineError::Unavailable { .. }), "{error}");

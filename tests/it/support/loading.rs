@@ -47,5 +47,6 @@ pub(crate) fn launcher(timeout: Option<Duration>) -> Launcher {
         timeout,
         memory_limit: None,
         in_background: false,
+        device: None,
     }
 }

@@ -55,6 +55,12 @@ impl Run {
         self
     }
 
+    /// Removes an environment variable.
+    pub(crate) fn without(mut self, name: &str) -> Self {
+        self.command.env_remove(name);
+        self
+    }
+
     /// Makes an interrupt end the tool even if the tests run in the background, where a shell makes
     /// processes ignore interrupts.
     #[cfg(target_os = "linux")]

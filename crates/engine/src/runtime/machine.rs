@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
 
 /// The properties of a machine that affect measured times.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// Name of the processor.
     pub cpu: String,
@@ -19,9 +19,9 @@ pub struct Machine {
     /// Version of the kernel, if the system reports it.
     pub kernel: Option<String>,
     /// Instruction set, as Rust names it.
-    pub architecture: &'static str,
+    pub architecture: String,
     /// Instruction set extensions that engines can use: `AVX2`, `AVX-512`, `AVX-512 VNNI`.
-    pub instruction_sets: Vec<&'static str>,
+    pub instruction_sets: Vec<String>,
     /// Policy for the processor's frequency (Linux: `performance`, `powersave`, …).
     pub governor: Option<String>,
 }
@@ -46,8 +46,11 @@ impl Machine {
             memory_bytes: system.total_memory(),
             system: os,
             kernel: System::kernel_version(),
-            architecture: std::env::consts::ARCH,
-            instruction_sets: crate::instruction_sets(),
+            architecture: std::env::consts::ARCH.to_owned(),
+            instruction_sets: crate::instruction_sets()
+                .into_iter()
+                .map(str::to_owned)
+                .collect(),
             governor: governor(),
         }
     }

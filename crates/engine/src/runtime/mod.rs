@@ -5,6 +5,7 @@
 //! process, the caller gets an error.
 
 pub mod busy;
+pub mod device;
 pub mod every;
 pub mod machine;
 pub mod measure;

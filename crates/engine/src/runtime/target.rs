@@ -400,6 +400,9 @@ impl Candidate {
     /// model, and the next engine would fail with a worse message. Limits apply to all candidates.
     pub fn should_try_next(self, error: &EngineError) -> bool {
         let by_limit = matches!(error, EngineError::Limit { .. });
+        if matches!(error, EngineError::Device(_)) {
+            return false;
+        }
         let is_its_own = self.provider != Provider::Cpu && !by_limit;
         !error.is_about_the_model() && (is_its_own || error.is_about_the_engine())
     }

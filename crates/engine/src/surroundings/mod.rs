@@ -224,7 +224,8 @@ pub(super) fn sorted_entries(directory: &Path) -> Vec<PathBuf> {
     let Ok(entries) = directory.read_dir() else {
         return Vec::new();
     };
-    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    paths.sort();
-    paths
+    // Names compare much faster than paths.
+    let mut names: Vec<OsString> = entries.flatten().map(|entry| entry.file_name()).collect();
+    names.sort_unstable();
+    names.iter().map(|name| directory.join(name)).collect()
 }

@@ -15,13 +15,16 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 
 use super::super::exit::{Exit, Failure};
+use super::super::output;
 use super::super::report::{self, CommandReport};
 use super::built_in::BuiltInModel;
+use super::device_args::DeviceArgs;
 use super::target_args::sandbox_parser;
 use assigned::ModelOperators;
 use operators::OperatorList;
 use pkgtool_base::package::Backend;
 use pkgtool_engine::library::{Installation, Installations, Plugin};
+use pkgtool_engine::runtime::device::Device;
 use pkgtool_engine::runtime::machine::Machine;
 use pkgtool_engine::runtime::process::sandbox::{Sandbox, SandboxMode};
 use pkgtool_engine::runtime::target::{self, Candidate, StartError, StartRequest, Started};
@@ -51,6 +54,9 @@ pub(in super::super) struct BackendsArgs {
     /// Sandbox of the processes that run the tests: `auto`, `require` or `off`
     #[arg(long, value_name = "MODE", value_parser = sandbox_parser(), default_value = "auto", env = "PKGTOOL_SANDBOX")]
     pub(super) sandbox: SandboxMode,
+
+    #[command(flatten)]
+    device: DeviceArgs,
 
     /// Print one JSON document
     #[arg(long)]
@@ -86,6 +92,10 @@ pub(in super::super) fn run(args: &BackendsArgs) -> Result<Exit, Failure> {
         report::print(&OperatorList::list(), args.json)?;
         return Ok(Exit::Clean);
     }
+    args.device.require_one()?;
+    if let Some(device) = args.device.how.connect(args.device.first())? {
+        return there(args, &device);
+    }
     let launcher = Launcher::new()
         .map_err(|error| Failure::Other(format!("cannot find the pkgtool binary: {error}")))?;
     if let Some(Some(model)) = &args.operators {
@@ -104,6 +114,32 @@ pub(in super::super) fn run(args: &BackendsArgs) -> Result<Exit, Failure> {
         .collect::<Result<_, _>>()?;
     let tested = TestedBackends { found, outcomes };
     report::print(&tested, args.json)?;
+    Ok(Exit::Clean)
+}
+
+/// Runs the command on a device, and prints what it prints.
+fn there(args: &BackendsArgs, device: &Device) -> Result<Exit, Failure> {
+    if args.operators.is_some() || args.ort_lib.is_some() {
+        return Err(Failure::Other(
+            "--operators and --ort-lib are for this machine: omit them, or omit --on; --device-lib names a library for the device".to_owned(),
+        ));
+    }
+    let library = device.library()?;
+    let library = library.as_deref().and_then(Path::to_str);
+    let mut arguments = vec![
+        "backends",
+        "--on",
+        "local",
+        "--sandbox",
+        args.sandbox.name(),
+    ];
+    if let Some(library) = library {
+        arguments.extend(["--ort-lib", library]);
+    }
+    if args.json {
+        arguments.push("--json");
+    }
+    output::print(&device.run(&arguments)?)?;
     Ok(Exit::Clean)
 }
 

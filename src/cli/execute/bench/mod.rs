@@ -20,7 +20,6 @@ use baseline::Baseline;
 use gate::{GateArgs, GateJudge};
 use pkgtool_base::diagnostic::book;
 use pkgtool_engine::runtime::busy::LoadMeter;
-use pkgtool_engine::runtime::machine::Machine;
 use pkgtool_engine::runtime::measure::{self, Amount, MeasurePlan, Series};
 use pkgtool_engine::runtime::target::Started;
 use pkgtool_engine::runtime::worker::Worker;
@@ -118,7 +117,7 @@ struct StartedSide {
 /// Runs the command.
 pub(in super::super) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
     let sides = args.sides.sides(&args.paths, &args.target)?;
-    let machine = Machine::this();
+    let machine = args.target.device.machine(args.target.device.first())?;
     let threads = args.target.threads;
     let gate = &args.gate;
     let baseline = gate.baseline.as_deref();
@@ -170,7 +169,7 @@ pub(in super::super) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
         let mut report = SeriesReport::of(side, &mut one.started, &series[place], args.samples);
         report.judged(judge.judge(&measured, place));
         let label = labels[place].clone();
-        let launcher = args.target.launcher()?;
+        let launcher = args.target.launcher_on(&side.device)?;
         let profile = args
             .profile
             .record(label, &one.started, &one.inputs, &launcher)?;
@@ -227,12 +226,12 @@ fn start(
         input::assemble(joint.signature(), &given)
     });
     let inputs = inputs.map_err(fail)?;
-    let launcher = args.target.launcher()?;
     let mut started = Vec::new();
     for (place, side) in sides.iter().enumerate() {
         let inputs = joint.inputs_of(place, &inputs).map_err(fail)?;
         let given = GivenInput::list(&side.selection.signature.inputs, &inputs);
         let wish = side.wish(&args.target);
+        let launcher = args.target.launcher_on(&side.device)?;
         started.push(StartedSide {
             started: super::start_with_notes(&wish, &inputs, &launcher)?,
             inputs: if args.profile.is_on() {

@@ -1,4 +1,4 @@
-//! `pkgtool compare --on`: how far two models give the same answers for pictures or sounds.
+//! `pkgtool compare --data`: how far two models give the same answers for pictures or sounds.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -142,7 +142,7 @@ fn files(models: &[AnsweringModel<'_>; 2], on: &Path) -> Result<Vec<PathBuf>, Fa
     if takes != other || takes == MediaKind::Text {
         let (takes, other) = (takes.noun(), other.noun());
         return Err(Failure::Other(format!(
-            "--on compares models that both read pictures or both read sounds: the reference reads a {takes}, the \
+            "--data compares models that both read pictures or both read sounds: the reference reads a {takes}, the \
              other model a {other}"
         )));
     }
@@ -150,7 +150,7 @@ fn files(models: &[AnsweringModel<'_>; 2], on: &Path) -> Result<Vec<PathBuf>, Fa
     if files.is_empty() {
         let (on, noun, formats) = (on.display(), takes.noun(), takes.formats());
         return Err(Failure::Other(format!(
-            "--on {on}: no {noun} there: expected {formats}"
+            "--data {on}: no {noun} there: expected {formats}"
         )));
     }
     Ok(files)

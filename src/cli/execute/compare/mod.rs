@@ -54,14 +54,14 @@ pub(in super::super) struct CompareArgs {
     /// equal labels, the overlap of boxes, or the errors in words
     #[arg(long, value_name = "FILE|DIR", help_heading = "Inputs",
         conflicts_with_all = ["inputs", "inputs_dir", "seeds", "sizes", "keep_state", "all", "reports"])]
-    on: Option<PathBuf>,
+    data: Option<PathBuf>,
 
     /// Override a value of the recipe, such as `threshold=0.3`; may be given several times
     #[arg(
         long = "set",
         value_name = "NAME=VALUE",
         help_heading = "Inputs",
-        requires = "on"
+        requires = "data"
     )]
     set: Vec<String>,
 
@@ -133,12 +133,12 @@ Examples:
   pkgtool compare model/ --backend xnnpack,coreml
   pkgtool compare model.onnx --engine ort,tract --sizes
   pkgtool compare model/ --all --markdown agreement.md
-  pkgtool compare model/ --precision fp32,int8 --on photos/ --at-least same-top-1=0.98
+  pkgtool compare model/ --precision fp32,int8 --data photos/ --at-least same-top-1=0.98
 
 Exit codes:
-  0   the outputs agree; with --all: all compared variants agree; with --on: every file was answered, and every
+  0   the outputs agree; with --all: all compared variants agree; with --data: every file was answered, and every
       figure is within its limit
-  1   the outputs differ; with --all: a variant differs or fails; with --on: a file failed, or a figure is beyond its
+  1   the outputs differ; with --all: a variant differs or fails; with --data: a file failed, or a figure is beyond its
       limit
   2   nothing could be compared";
 
@@ -153,13 +153,15 @@ impl CompareArgs {
 /// Runs the command.
 pub(in super::super) fn run(args: &CompareArgs) -> Result<Exit, Failure> {
     if args.all {
+        args.target.device.require_one()?;
         return all::run(args);
     }
-    if let Some(on) = &args.on {
-        return answers::run(args, on);
+    if let Some(data) = &args.data {
+        args.target.device.require_one()?;
+        return answers::run(args, data);
     }
     if !args.limits.is_empty() {
-        let reason = "--at-least and --at-most limit figures of answers: add --on";
+        let reason = "--at-least and --at-most limit figures of answers: add --data";
         return Err(Failure::Other(reason.to_owned()));
     }
     let sides = args.sides.sides(&args.paths, &args.target)?;
@@ -170,11 +172,7 @@ pub(in super::super) fn run(args: &CompareArgs) -> Result<Exit, Failure> {
             sides.len()
         ))
     })?;
-    let report = compare_sides(
-        args,
-        &sides,
-        &mut SideStarter::for_one_comparison(&args.target)?,
-    )?;
+    let report = compare_sides(args, &sides, &mut SideStarter::for_one_comparison())?;
     let [_, b] = &sides;
     let found = findings::of(&report, &FindingLocation::of(b));
     args.findings

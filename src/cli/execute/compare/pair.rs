@@ -2,7 +2,7 @@
 
 use super::super::sides::{self, ExecutionSide, GivenInput};
 use super::super::sizes::{TrialModel, with_sizes};
-use super::super::target_args::{GENERATING_INPUTS, TargetArgs};
+use super::super::target_args::GENERATING_INPUTS;
 use super::super::{note_wrong_operators, start_with_notes};
 use super::CompareArgs;
 use super::cases::{self, InputSet, InputSources};
@@ -73,7 +73,6 @@ pub(super) fn compare_sides(
 
 /// Starts the sides of comparisons. In a series of comparisons, A is started only once.
 pub(super) struct SideStarter {
-    launcher: Launcher,
     /// Set if fallbacks are reported as they happen.
     reports_fallbacks: bool,
     /// The running side A of the previous comparison, if A is the same in all of them.
@@ -86,24 +85,23 @@ pub(super) struct SideStarter {
 
 impl SideStarter {
     /// Creates a starter for one comparison.
-    pub(super) fn for_one_comparison(target: &TargetArgs) -> Result<Self, Failure> {
-        Ok(Self {
-            launcher: target.launcher()?,
+    pub(super) fn for_one_comparison() -> Self {
+        Self {
             reports_fallbacks: true,
             running_reference: None,
             keeps_reference: false,
             refused: None,
-        })
+        }
     }
 
     /// Creates a starter for several comparisons with the same A. The caller reports which engines
     /// ran.
-    pub(super) fn for_series(target: &TargetArgs) -> Result<Self, Failure> {
-        Ok(Self {
+    pub(super) fn for_series() -> Self {
+        Self {
             reports_fallbacks: false,
             keeps_reference: true,
-            ..Self::for_one_comparison(target)?
-        })
+            ..Self::for_one_comparison()
+        }
     }
 
     /// Returns the side of the last comparison that did not start, and whether the reason is that
@@ -115,7 +113,7 @@ impl SideStarter {
     fn start(
         &mut self,
         place: usize,
-        wish: &StartRequest,
+        (wish, launcher): (&StartRequest, &Launcher),
         inputs: &[Tensor],
     ) -> Result<Started, Failure> {
         self.refused = None;
@@ -133,9 +131,9 @@ impl SideStarter {
             }
         }
         if self.reports_fallbacks {
-            return start_with_notes(wish, inputs, &self.launcher);
+            return start_with_notes(wish, inputs, launcher);
         }
-        target::start(wish, inputs, &self.launcher).map_err(|error| {
+        target::start(wish, inputs, launcher).map_err(|error| {
             self.refused = Some((place, error.lacks_engine()));
             Failure::Other(format!("{}: {error}", wish.model.display()))
         })
@@ -167,7 +165,9 @@ impl Pair<'_> {
         let [a, b] = self.sides;
         let mut load = |side: &ExecutionSide, place: usize| {
             let wish = side.wish(&args.target);
-            loader.start(place, &wish, &self.inputs_of(place, &cases[0])?)
+            let launcher = args.target.launcher_on(&side.device)?;
+            let inputs = self.inputs_of(place, &cases[0])?;
+            loader.start(place, (&wish, &launcher), &inputs)
         };
         let mut started = [load(a, 0)?, load(b, 1)?];
         if loader.reports_fallbacks && started[0].candidate.engine != started[1].candidate.engine {

@@ -195,6 +195,7 @@ impl Target {
                 timeout: Some(TIMEOUT),
                 memory_limit: None,
                 in_background: false,
+                device: None,
             },
         };
         let next = AtomicUsize::new(0);

@@ -179,7 +179,9 @@ fn of_error(error: &EngineError) -> Told {
             limit: RunLimit::Time(_),
             ..
         } => Outcome::Hang,
-        EngineError::Died { .. } | EngineError::Limit { .. } => Outcome::Crash,
+        EngineError::Died { .. } | EngineError::Limit { .. } | EngineError::Device(_) => {
+            Outcome::Crash
+        }
     };
     (outcome, error.to_string())
 }

@@ -86,6 +86,7 @@ fn launcher() -> Launcher {
         timeout: Some(Duration::from_mins(1)),
         memory_limit: None,
         in_background: false,
+        device: None,
     }
 }
 

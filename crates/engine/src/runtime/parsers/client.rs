@@ -5,7 +5,6 @@
 
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -99,7 +98,7 @@ impl Parsers {
     }
 
     fn start(&self) -> Result<PooledProcess, ParserError> {
-        let mut command = Command::new(&self.program);
+        let mut command = process::command_of(&self.program);
         command
             .args([process::WORKER_ARGUMENT, WORK])
             .envs(ALLOCATOR_VARIABLES);

@@ -13,18 +13,20 @@ mod channel;
 mod child;
 pub mod frame;
 pub mod sandbox;
+mod tail;
+#[cfg(unix)]
+pub mod wire;
 
-use std::collections::VecDeque;
 use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use channel::{Channel, Cut};
 use sandbox::{SandboxMode, SandboxPermissions};
 use serde::{Deserialize, Serialize};
+pub use tail::PrintedTail;
 
 pub use child::{Next, confined, limit_further_memory, limit_memory, panic_text, requests};
 
@@ -32,12 +34,17 @@ pub use child::{Next, confined, limit_further_memory, limit_memory, panic_text, 
 /// without one it runs models.
 pub const WORKER_ARGUMENT: &str = "engine-process";
 
-/// Maximum output of a child that is kept, in bytes.
-const KEPT_OUTPUT_BYTES: usize = 8 << 10;
-
 /// Maximum time for a process to end after it closed its channel. A core dump of a large process
 /// takes seconds.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Maximum time for the program of a lost connection to say why.
+#[cfg(unix)]
+const LOST_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Environment variable with the program that runs this binary, and its arguments, where the system cannot: an
+/// emulator.
+pub const RUNNER_VARIABLE: &str = "PKGTOOL_RUNNER";
 
 /// Environment variables that a child inherits; all others may hold secrets. They configure memory
 /// allocation, threads and library paths, and on Windows what every program needs.
@@ -73,6 +80,20 @@ pub struct Purpose<'a, S> {
     pub gives_way: bool,
 }
 
+/// Returns the command that starts the binary at a path.
+pub fn command_of(program: &Path) -> Command {
+    let runner = std::env::var(RUNNER_VARIABLE).unwrap_or_default();
+    let mut words = runner.split_whitespace();
+    match words.next() {
+        Some(first) => {
+            let mut command = Command::new(first);
+            command.args(words).arg(program);
+            command
+        }
+        None => Command::new(program),
+    }
+}
+
 /// The first message to a child process.
 #[derive(Debug, Serialize, Deserialize)]
 struct FirstMessage<S> {
@@ -88,8 +109,20 @@ pub struct Process {
     channel: BufReader<Channel>,
     /// The current timeout of the channel.
     applied: Option<Duration>,
-    printed: Arc<Mutex<VecDeque<u8>>>,
-    reader: Option<JoinHandle<()>>,
+    printed: PrintedTail,
+    /// Where it runs, unless it runs on this machine.
+    #[cfg(unix)]
+    elsewhere: Option<Elsewhere>,
+}
+
+/// A process on another machine.
+#[cfg(unix)]
+#[derive(Debug)]
+struct Elsewhere {
+    /// Name of the machine.
+    machine: String,
+    /// How the process ended, as its agent told.
+    end: wire::WireEnd,
 }
 
 /// Ends a child process from any thread; its owner then sees the end of the channel.
@@ -100,7 +133,7 @@ pub struct Stopper(Arc<Handle>);
 struct Handle {
     id: u32,
     /// Locked only for calls that do not block.
-    child: Mutex<Child>,
+    child: Arc<Mutex<Child>>,
     cut: Cut,
 }
 
@@ -108,18 +141,12 @@ impl Process {
     /// Starts a command that calls [`confined`], with a reduced environment.
     pub fn start<S: Serialize>(mut command: Command, purpose: &Purpose<'_, S>) -> io::Result<Self> {
         clear_environment(&mut command, purpose.devices, purpose.scratch);
-        let mode = SandboxMode::chosen();
         if sandbox::IS_WRAPPED {
-            command = sandbox::wrapped(command, mode, &(purpose.allowed)());
+            let allowed = (purpose.allowed)();
+            command = sandbox::wrapped(command, SandboxMode::chosen(), &allowed);
         }
         let mut process = Self::connect(&mut command)?;
-        let told = FirstMessage {
-            mode,
-            gives_way: purpose.gives_way,
-            setup: purpose.setup,
-        };
-        // If it has ended already, the first request reports how.
-        let _ = frame::send(process.channel.get_mut(), &told);
+        process.begin(purpose.setup, purpose.gives_way);
         Ok(process)
     }
 
@@ -134,19 +161,61 @@ impl Process {
                 return Err(error);
             }
         };
-        let (printed, reader) = keep_tail(printed);
         let handle = Handle {
             id: child.id(),
-            child: Mutex::new(child),
+            child: Arc::new(Mutex::new(child)),
             cut,
         };
         Ok(Self {
             handle: Arc::new(handle),
             channel: BufReader::new(channel),
             applied: None,
-            printed,
-            reader: Some(reader),
+            printed: PrintedTail::keep(printed),
+            #[cfg(unix)]
+            elsewhere: None,
         })
+    }
+
+    /// Takes over a program that is connected with an agent on another machine, whose first line was read.
+    #[cfg(unix)]
+    pub fn of_agent(mut program: Child, printed: PrintedTail, machine: String) -> io::Result<Self> {
+        let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
+        let (to_agent, from_agent) = (program.stdin.take(), program.stdout.take());
+        let id = program.id();
+        let program = Arc::new(Mutex::new(program));
+        let (end, held) = (wire::WireEnd::default(), Arc::clone(&program));
+        let give_up = move || {
+            let _ = held.lock().unwrap_or_else(PoisonError::into_inner).kill();
+        };
+        let channel = wire::connect_agent(
+            to_agent.ok_or_else(gone)?,
+            from_agent.ok_or_else(gone)?,
+            end.clone(),
+            give_up,
+        )?;
+        let handle = Handle {
+            id,
+            cut: Cut::of(&channel)?,
+            child: program,
+        };
+        Ok(Self {
+            handle: Arc::new(handle),
+            channel: BufReader::new(channel),
+            applied: None,
+            printed,
+            elsewhere: Some(Elsewhere { machine, end }),
+        })
+    }
+
+    /// Sends the first message.
+    pub fn begin<S: Serialize>(&mut self, setup: &S, gives_way: bool) {
+        let told = FirstMessage {
+            mode: SandboxMode::chosen(),
+            gives_way,
+            setup,
+        };
+        // If it has ended already, the first request reports how.
+        let _ = frame::send(self.channel.get_mut(), &told);
     }
 
     /// Returns the channel, with received bytes that are not read yet. Each read and write fails
@@ -191,9 +260,35 @@ impl Process {
         Stopper(Arc::clone(&self.handle))
     }
 
+    /// Returns whether it runs on another machine that did not tell how it ended.
+    pub fn is_connection_lost(&self) -> bool {
+        #[cfg(unix)]
+        return self
+            .elsewhere
+            .as_ref()
+            .is_some_and(|it| !matches!(it.end.get(), Some(wire::End::Told(_))));
+        #[cfg(not(unix))]
+        false
+    }
+
     /// Describes how the process ended, with the last line it printed. The channel is closed, so
     /// the process is about to end.
     fn describe_end(&mut self) -> String {
+        #[cfg(unix)]
+        if let Some(Elsewhere { machine, end }) = &self.elsewhere {
+            let lost = match end.get() {
+                Some(wire::End::Told(told)) => return told,
+                Some(wire::End::Silence) => format!(
+                    "{machine} gave no sign of life for {} seconds",
+                    wire::CALLER_PATIENCE.as_secs()
+                ),
+                None => format!("the connection to {machine} ended"),
+            };
+            // It ends by itself now, or never.
+            let _ = self.handle.wait(LOST_TIMEOUT);
+            self.handle.kill();
+            return self.printed.after(lost);
+        }
         let ended = match self.handle.wait(EXIT_TIMEOUT) {
             Ok(Some(status)) => describe(status),
             Ok(None) => {
@@ -202,25 +297,7 @@ impl Process {
             }
             Err(error) => format!("its exit status is unknown: {error}"),
         };
-        if let Some(reader) = self.reader.take() {
-            // The reader ends when the pipe's writers are gone. A panic of it would lose only a
-            // hint.
-            let _ = reader.join();
-        }
-        let printed = {
-            let mut bytes = self.printed.lock().unwrap_or_else(PoisonError::into_inner);
-            String::from_utf8_lossy(bytes.make_contiguous()).into_owned()
-        };
-        // Lines about backtraces, which Rust adds to a panic, are not for the user.
-        let adds = ["note: run with `RUST", "skipping backtrace printing"];
-        let tells = |line: &&str| {
-            let line = line.trim();
-            !line.is_empty() && !adds.iter().any(|words| line.starts_with(words))
-        };
-        match printed.lines().rfind(tells) {
-            Some(line) => format!("{ended}; its last words: {}", line.trim()),
-            None => ended,
-        }
+        self.printed.after(ended)
     }
 
     /// Ends the process and waits for it.
@@ -296,20 +373,27 @@ fn clear_environment(command: &mut Command, devices: bool, scratch: Option<&Path
     }
 }
 
-/// Reads the output of a child to its end and keeps the last [`KEPT_OUTPUT_BYTES`] bytes.
-fn keep_tail(mut printed: Box<dyn Read + Send>) -> (Arc<Mutex<VecDeque<u8>>>, JoinHandle<()>) {
-    let tail = Arc::new(Mutex::new(VecDeque::new()));
-    let kept = Arc::clone(&tail);
-    let reader = std::thread::spawn(move || {
-        let mut buffer = [0; 4096];
-        while let Ok(read @ 1..) = printed.read(&mut buffer) {
-            let Ok(mut tail) = kept.lock() else { return };
-            tail.extend(&buffer[..read]);
-            let excess = tail.len().saturating_sub(KEPT_OUTPUT_BYTES);
-            tail.drain(..excess);
-        }
-    });
-    (tail, reader)
+/// Runs a command with its standard input connected to a channel, until its end. Returns how it ended, with its id.
+#[cfg(unix)]
+pub fn run_in_channel(
+    mut command: Command,
+    channel: std::os::unix::net::UnixStream,
+) -> io::Result<(u32, String)> {
+    let (printed, print) = io::pipe()?;
+    let child = command
+        .stdin(std::process::Stdio::from(std::os::fd::OwnedFd::from(
+            channel,
+        )))
+        .stdout(print.try_clone()?)
+        .stderr(print)
+        .spawn()?;
+    // It holds the ends of the channel and of the pipe.
+    drop(command);
+    let mut printed = PrintedTail::keep(printed);
+    let id = child.id();
+    let mut child = child;
+    let status = child.wait()?;
+    Ok((id, printed.after(describe(status))))
 }
 
 #[cfg(unix)]

@@ -14,7 +14,7 @@ mod setup;
 use std::fmt::Write as _;
 use std::io;
 use std::path::PathBuf;
-use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use child::serve;
@@ -22,6 +22,7 @@ use tempfile::TempDir;
 
 use crate::library::NativeBackend;
 use crate::profile::nanoseconds;
+use crate::runtime::device::{Device, DeviceError};
 use crate::runtime::process::attached::{TensorHead, receive_tensors};
 use crate::runtime::process::frame::receive;
 use crate::runtime::process::sandbox::Sandbox;
@@ -34,27 +35,6 @@ use crate::{
 use protocol::{WorkerReply, WorkerRequest, send};
 use setup::Setup;
 
-/// Environment variables for glibc's allocator: the block size from which freed memory returns to
-/// the system at once, and how much of smaller blocks is retained. Other systems ignore them.
-type Allocator = [(&'static str, &'static str); 2];
-
-/// By default, glibc retains as much freed memory as the largest block that was freed. For weights
-/// that are temporary while a model is loaded, that doubles the memory.
-const FOR_LARGE_WEIGHTS: Allocator = [
-    ("MALLOC_MMAP_THRESHOLD_", "4194304"),
-    ("MALLOC_TRIM_THRESHOLD_", "67108864"),
-];
-
-/// Tensors between nodes are allocated in every run. Memory that comes from the system each time
-/// costs a page fault every 4 KiB: 13 ms instead of 4.8 ms for a sum of two matrices of 16 MB.
-const FOR_LARGE_TENSORS: Allocator = [
-    ("MALLOC_MMAP_THRESHOLD_", "33554432"),
-    ("MALLOC_TRIM_THRESHOLD_", "268435456"),
-];
-
-/// Size of weights from which a second copy should be avoided, in bytes.
-const LARGE_WEIGHTS_BYTES: u64 = 128 << 20;
-
 /// Settings for starting workers.
 #[derive(Debug, Clone)]
 pub struct Launcher {
@@ -66,6 +46,8 @@ pub struct Launcher {
     pub memory_limit: Option<MemoryLimit>,
     /// Give a worker only the processor time that no other process wants.
     pub in_background: bool,
+    /// The device on which workers run; `None` for this machine.
+    pub device: Option<Arc<Device>>,
 }
 
 /// A session in a worker process.
@@ -82,6 +64,8 @@ pub struct Worker {
     kept: Option<Vec<Tensor>>,
     /// The state with which the next run begins, sent with that run.
     begins: RunStart,
+    /// The device on which it runs; `None` for this machine.
+    device: Option<Arc<Device>>,
 }
 
 impl Launcher {
@@ -92,6 +76,7 @@ impl Launcher {
             timeout: None,
             memory_limit: None,
             in_background: false,
+            device: None,
         })
     }
 
@@ -118,21 +103,49 @@ impl Launcher {
         self.start_for(Setup::of(engine, request))
     }
 
-    fn start_for(&self, mut setup: Setup) -> Result<Worker, EngineError> {
+    fn start_for(&self, setup: Setup) -> Result<Worker, EngineError> {
+        let (process, engine, scratch) = match &self.device {
+            Some(device) => self.start_there(device, setup)?,
+            None => self.start_here(setup)?,
+        };
+        Ok(Worker {
+            process,
+            _scratch: scratch,
+            engine,
+            timeout: self.timeout,
+            memory_limit: self.memory_limit.and_then(MemoryLimit::now),
+            load_time: Duration::ZERO,
+            kept: None,
+            begins: RunStart::AsLeft,
+            device: self.device.clone(),
+        })
+    }
+
+    /// Starts a process on a device.
+    fn start_there(
+        &self,
+        device: &Device,
+        mut setup: Setup,
+    ) -> Result<StartedProcess, EngineError> {
+        let variables = setup
+            .allocator()
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        setup.move_to(device).map_err(unreachable)?;
+        let mut process = device.work(variables.to_vec()).map_err(unreachable)?;
+        process.begin(&setup, self.in_background);
+        Ok((process, setup.engine, None))
+    }
+
+    fn start_here(&self, mut setup: Setup) -> Result<StartedProcess, EngineError> {
         let start = |error: io::Error| EngineError::Unavailable {
             what: "a worker process".to_owned(),
             reason: error.to_string(),
             help: format!("check whether {} can be started", self.program.display()),
         };
-        let mut command = Command::new(&self.program);
+        let mut command = process::command_of(&self.program);
         command.arg(process::WORKER_ARGUMENT);
-        let allocator = if setup.weights >= LARGE_WEIGHTS_BYTES {
-            FOR_LARGE_WEIGHTS
-        } else {
-            FOR_LARGE_TENSORS
-        };
         let unset = |setting: &(&str, &str)| std::env::var_os(setting.0).is_none();
-        command.envs(allocator.into_iter().filter(unset));
+        command.envs(setup.allocator().into_iter().filter(unset));
         let scratch = setup.scratch().map_err(start)?;
         let purpose = Purpose {
             setup: &setup,
@@ -142,17 +155,16 @@ impl Launcher {
             gives_way: self.in_background,
         };
         let process = Process::start(command, &purpose).map_err(start)?;
-        Ok(Worker {
-            process,
-            _scratch: scratch,
-            engine: setup.engine,
-            timeout: self.timeout,
-            memory_limit: self.memory_limit.and_then(MemoryLimit::now),
-            load_time: Duration::ZERO,
-            kept: None,
-            begins: RunStart::AsLeft,
-        })
+        Ok((process, setup.engine, scratch))
     }
+}
+
+/// A process with the name of its engine, and the folder for its temporary files.
+type StartedProcess = (Process, String, Option<TempDir>);
+
+/// Converts an error of a device.
+fn unreachable(error: DeviceError) -> EngineError {
+    EngineError::Device(error.to_string())
 }
 
 impl Worker {
@@ -163,9 +175,14 @@ impl Worker {
 
     /// Loads a model in a worker that was only started.
     pub fn load(&mut self, request: &LoadRequest) -> Result<(), EngineError> {
+        let mut request = request.clone();
+        if let Some(device) = &self.device {
+            let there = device.localized(&request.model, &request.options);
+            (request.model, request.options) = there.map_err(unreachable)?;
+        }
         let load = WorkerRequest::Load {
             engine: self.engine.clone(),
-            request: request.clone(),
+            request,
             memory_limit: self.memory_limit.and_then(RunLimit::bytes),
         };
         match self.ask(&load, &[], "loading the model")?.0 {
@@ -328,6 +345,10 @@ impl Worker {
         let Some(mut reason) = self.process.end_after(error) else {
             return self.reached(RunLimit::Time(self.timeout.unwrap_or_default()), doing);
         };
+        if self.process.is_connection_lost() {
+            let help = "check the cable or the network, and run it again";
+            return EngineError::Device(format!("{reason}, while {doing}; {help}"));
+        }
         match self.memory_limit {
             Some(limit) if reports_shortage(&reason) => return self.reached(limit, doing),
             // A library that ignores failed allocations crashes without a message.

@@ -9,11 +9,33 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
+use crate::runtime::device::{Device, DeviceError};
 use crate::runtime::process::sandbox::{SandboxMode, SandboxPermissions};
 use crate::surroundings::Surroundings;
 use crate::{LoadOptions, LoadRequest, Provider};
 use pkgtool_base::package::Backend;
 use pkgtool_model::{self as model, ModelInfo};
+
+/// Environment variables for glibc's allocator: the block size from which freed memory returns to
+/// the system at once, and how much of smaller blocks is retained. Other systems ignore them.
+pub(super) type Allocator = [(&'static str, &'static str); 2];
+
+/// By default, glibc retains as much freed memory as the largest block that was freed. For weights
+/// that are temporary while a model is loaded, that doubles the memory.
+const FOR_LARGE_WEIGHTS: Allocator = [
+    ("MALLOC_MMAP_THRESHOLD_", "4194304"),
+    ("MALLOC_TRIM_THRESHOLD_", "67108864"),
+];
+
+/// Tensors between nodes are allocated in every run. Memory that comes from the system each time
+/// costs a page fault every 4 KiB: 13 ms instead of 4.8 ms for a sum of two matrices of 16 MB.
+const FOR_LARGE_TENSORS: Allocator = [
+    ("MALLOC_MMAP_THRESHOLD_", "33554432"),
+    ("MALLOC_TRIM_THRESHOLD_", "268435456"),
+];
+
+/// Size of weights from which a second copy should be avoided, in bytes.
+const LARGE_WEIGHTS_BYTES: u64 = 128 << 20;
 
 /// The purpose of a worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -64,6 +86,24 @@ impl Setup {
             scratch: None,
             surroundings: Surroundings::of_this_process(),
         }
+    }
+
+    /// Returns the settings of the allocator for the model.
+    pub(super) fn allocator(&self) -> Allocator {
+        if self.weights >= LARGE_WEIGHTS_BYTES {
+            FOR_LARGE_WEIGHTS
+        } else {
+            FOR_LARGE_TENSORS
+        }
+    }
+
+    /// Puts the model on a device. The worker there finds what the device has.
+    pub(super) fn move_to(&mut self, device: &Device) -> Result<(), DeviceError> {
+        if !self.model.as_os_str().is_empty() {
+            (self.model, self.options) = device.localized(&self.model, &self.options)?;
+        }
+        self.surroundings = device.surroundings();
+        Ok(())
     }
 
     /// Creates a folder for temporary files if the engine writes any. The sandbox closes the shared

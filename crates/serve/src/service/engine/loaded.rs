@@ -87,6 +87,7 @@ impl SessionSource {
                 .filter(|bytes| *bytes > 0)
                 .map(MemoryLimit::Setting),
             in_background: self.gives_way(),
+            device: None,
         };
         let mut worker = launcher.start(candidate.engine, &request)?;
         let stopper = worker.stopper();
@@ -189,7 +190,9 @@ pub(super) fn call_error(error: &EngineError) -> CallError {
                 RunLimit::Memory(..) => CallError::Failed(text),
             }
         }
-        EngineError::Unavailable { .. } => CallError::NoInstances(error.to_string()),
+        EngineError::Unavailable { .. } | EngineError::Device(_) => {
+            CallError::NoInstances(error.to_string())
+        }
         EngineError::Input { .. } => CallError::Refused(Refusal {
             message: error.to_string(),
             place: None,
@@ -212,7 +215,10 @@ fn limit_text(limit: RunLimit) -> String {
 
 /// Returns whether the error ended the session.
 pub(super) fn has_died(error: &EngineError) -> bool {
-    matches!(error, EngineError::Died { .. } | EngineError::Limit { .. })
+    matches!(
+        error,
+        EngineError::Died { .. } | EngineError::Limit { .. } | EngineError::Device(_)
+    )
 }
 
 /// Describes an error for the log, without the process's last output, which may reveal the input.
@@ -231,6 +237,7 @@ pub(super) fn for_log(error: &EngineError) -> &str {
         EngineError::Load { .. } => "it cannot load the model",
         EngineError::Corrupt { .. } => "it reports that the model is corrupt",
         EngineError::Run { .. } => "its run failed",
+        EngineError::Device(_) => "its device cannot be used",
         EngineError::Input { .. } => "its inputs contain unsupported values",
     }
 }

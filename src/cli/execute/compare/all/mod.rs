@@ -90,8 +90,9 @@ impl ComparisonInputs<'_> {
                 backend: None,
                 selection: selection.clone(),
                 engine: self.engines[0].map(str::to_owned),
+                device: self.args.target.device.first().clone(),
             };
-            let mut starter = SideStarter::for_series(&self.args.target)?;
+            let mut starter = SideStarter::for_series();
             for variant in self.variants {
                 for (place, engine) in self.engines.iter().enumerate() {
                     if place == 0 && std::ptr::eq(variant, self.reference) {
@@ -148,6 +149,7 @@ impl ComparisonInputs<'_> {
             backend: None,
             selection: selection.clone(),
             engine: engine.map(str::to_owned),
+            device: self.args.target.device.first().clone(),
         };
         let sides = [a.clone(), b];
         match compare_sides(self.args, &sides, starter) {

@@ -1,0 +1,411 @@
+//! A device as this program uses it: files are placed there, and workers are started there.
+//!
+//! Invariant: what fails because the connection broke is tried again, and goes on where it broke off.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::address::DeviceAddress;
+use super::error::DeviceError;
+use super::files::{ModelFiles, stored};
+use super::install::Installed;
+use super::options::DeviceOptions;
+use super::protocol::{
+    AgentReply, AgentRequest, DeviceReport, MAX_PART_BYTES, Removed, StoredFile,
+};
+use crate::LoadOptions;
+use crate::runtime::process::{Process, frame};
+use crate::surroundings::Surroundings;
+
+/// Number of attempts of a request, and the pause before each further one.
+const ATTEMPTS: u32 = 5;
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// How long an agent may take for an answer: it reads whole files to check them.
+const ANSWER_PATIENCE: Duration = Duration::from_mins(5);
+/// Pause before a file is offered again that another caller is sending.
+const BUSY_PAUSE: Duration = Duration::from_millis(500);
+
+/// A device that is connected.
+#[derive(Debug)]
+pub struct Device {
+    address: DeviceAddress,
+    options: DeviceOptions,
+    installed: Mutex<Installed>,
+    /// The agent that places files. Its folders stay as long as it lives.
+    agent: Mutex<Option<Agent>>,
+    surroundings: Mutex<Surroundings>,
+}
+
+/// A connected agent.
+#[derive(Debug)]
+struct Agent {
+    process: Process,
+    /// Places of files and models on the device.
+    placed: HashMap<PathBuf, PathBuf>,
+}
+
+/// Why a request got no answer.
+enum AskError {
+    /// The connection ended; the reason.
+    Lost(String),
+    Other(DeviceError),
+}
+
+impl Device {
+    /// Connects with a device. The tool's binary is sent if it is not there.
+    pub fn open(address: &DeviceAddress, options: DeviceOptions) -> Result<Arc<Self>, DeviceError> {
+        let installed = Installed::on(address, &options)?;
+        let device = Self {
+            address: address.clone(),
+            options,
+            installed: Mutex::new(installed),
+            agent: Mutex::default(),
+            surroundings: Mutex::default(),
+        };
+        let agent = device.connect()?;
+        *lock(&device.agent) = Some(agent);
+        Ok(Arc::new(device))
+    }
+
+    /// Returns its address.
+    pub fn address(&self) -> &DeviceAddress {
+        &self.address
+    }
+
+    /// Returns what its processes find there.
+    pub(in crate::runtime) fn surroundings(&self) -> Surroundings {
+        lock(&self.surroundings).clone()
+    }
+
+    /// Describes the device.
+    pub fn describe(&self) -> Result<DeviceReport, DeviceError> {
+        self.with_agent("describing the device", |agent| {
+            match agent.ask(&AgentRequest::Describe)? {
+                AgentReply::Report(report) => Ok(*report),
+                other => Err(agent.unexpected(&other)),
+            }
+        })
+    }
+
+    /// Runs a command of the tool there. Returns what it printed.
+    pub fn run(&self, arguments: &[&str]) -> Result<String, DeviceError> {
+        let arguments: Vec<String> = arguments.iter().map(|&it| it.to_owned()).collect();
+        let request = AgentRequest::Command(arguments);
+        self.with_agent("running a command", |agent| match agent.ask(&request)? {
+            AgentReply::Printed { output, errors } if output.is_empty() => {
+                Err(AskError::Other(DeviceError::Refused {
+                    device: String::new(),
+                    reason: errors.trim().to_owned(),
+                }))
+            }
+            AgentReply::Printed { output, .. } => Ok(output),
+            other => Err(agent.unexpected(&other)),
+        })
+    }
+
+    /// Returns the place of the first library that the user named, which is put on the device.
+    pub fn library(&self) -> Result<Option<PathBuf>, DeviceError> {
+        let first = self.options.libraries.first();
+        first.map(|library| self.place_library(library)).transpose()
+    }
+
+    /// Removes all files of the tool from the device.
+    pub fn clean(&self) -> Result<Removed, DeviceError> {
+        self.with_agent("removing its files", |agent| {
+            match agent.ask(&AgentRequest::Clean)? {
+                AgentReply::Cleaned(removed) => Ok(removed),
+                other => Err(agent.unexpected(&other)),
+            }
+        })
+    }
+
+    /// Puts a model on the device, with the libraries for it. Returns their places there.
+    pub(in crate::runtime) fn localized(
+        &self,
+        model: &Path,
+        options: &LoadOptions,
+    ) -> Result<(PathBuf, LoadOptions), DeviceError> {
+        let model = self.place_model(model)?;
+        let mut options = options.clone();
+        // A path of this machine says nothing there.
+        options.library = self.library()?;
+        Ok((model, options))
+    }
+
+    fn place_library(&self, library: &Path) -> Result<PathBuf, DeviceError> {
+        self.place(library, || {
+            let name = library.file_name().unwrap_or_default().to_string_lossy();
+            let all = self.options.libraries.iter().map(|path| {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                Ok((stored(name.into_owned(), path)?, path.clone()))
+            });
+            Ok(ModelFiles {
+                model: name.into_owned(),
+                files: all.collect::<Result<_, DeviceError>>()?,
+            })
+        })
+    }
+
+    fn place_model(&self, model: &Path) -> Result<PathBuf, DeviceError> {
+        self.place(model, || ModelFiles::of(model))
+    }
+
+    /// Puts files on the device, unless they are there. Returns the place of the one that is named.
+    fn place(
+        &self,
+        path: &Path,
+        read: impl Fn() -> Result<ModelFiles, DeviceError>,
+    ) -> Result<PathBuf, DeviceError> {
+        self.with_agent("sending files", |agent| {
+            if let Some(place) = agent.placed.get(path) {
+                return Ok(place.clone());
+            }
+            let files = read().map_err(AskError::Other)?;
+            let folder = agent.place(&files, &self.options)?;
+            let place = Path::new(&folder).join(&files.model);
+            agent.placed.insert(path.to_owned(), place.clone());
+            Ok(place)
+        })
+    }
+
+    /// Starts a worker process on the device.
+    pub(in crate::runtime) fn work(
+        &self,
+        variables: Vec<(String, String)>,
+    ) -> Result<Process, DeviceError> {
+        let mut process = self.start_agent()?;
+        let request = AgentRequest::Work { variables };
+        let sent = process.channel(Some(ANSWER_PATIENCE));
+        let sent = sent.and_then(|channel| frame::send(channel.get_mut(), &request));
+        match sent {
+            Ok(()) => Ok(process),
+            Err(error) => Err(DeviceError::Lost {
+                device: self.address.to_string(),
+                doing: "starting a worker",
+                reason: process.end_after(&error).unwrap_or_default(),
+            }),
+        }
+    }
+
+    /// Starts an agent. The binary is sent again if it is gone.
+    fn start_agent(&self) -> Result<Process, DeviceError> {
+        let known = lock(&self.installed).clone();
+        match known.start(&self.address) {
+            Err(DeviceError::Program { .. }) => {
+                let installed = Installed::on(&self.address, &self.options)?;
+                let started = installed.start(&self.address)?;
+                *lock(&self.installed) = installed;
+                Ok(started)
+            }
+            started => started,
+        }
+    }
+
+    /// Starts an agent for files, and checks that it is of this build.
+    fn connect(&self) -> Result<Agent, DeviceError> {
+        let mut agent = Agent {
+            process: self.start_agent()?,
+            placed: HashMap::new(),
+        };
+        let (sha256, is_new) = {
+            let mut installed = lock(&self.installed);
+            let is_new = std::mem::replace(&mut installed.is_new, false);
+            (installed.sha256.clone(), is_new)
+        };
+        let refused = |reason: String| DeviceError::Refused {
+            device: self.address.to_string(),
+            reason,
+        };
+        match agent.ask(&AgentRequest::Hello { hash: is_new }) {
+            Ok(AgentReply::Hello {
+                version,
+                sha256: found,
+                surroundings,
+            }) => {
+                let own = self.options.version.0;
+                if version != own {
+                    return Err(refused(format!(
+                        "the binary for it is pkgtool {version}, and this is pkgtool {own}: give one of this version with --device-binary"
+                    )));
+                }
+                if found.is_some_and(|found| found != sha256) {
+                    return Err(refused("the binary arrived with other bytes".to_owned()));
+                }
+                *lock(&self.surroundings) = surroundings;
+                Ok(agent)
+            }
+            Ok(other) => Err(refused(format!("unexpected answer: {other:?}"))),
+            Err(AskError::Other(error)) => Err(error),
+            Err(AskError::Lost(reason)) => Err(DeviceError::Lost {
+                device: self.address.to_string(),
+                doing: "greeting it",
+                reason,
+            }),
+        }
+    }
+
+    /// Works with the agent. After a broken connection it connects again, and begins the work anew.
+    fn with_agent<T>(
+        &self,
+        doing: &'static str,
+        mut work: impl FnMut(&mut Agent) -> Result<T, AskError>,
+    ) -> Result<T, DeviceError> {
+        let mut held = lock(&self.agent);
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let connected = match held.take() {
+                Some(agent) => Ok(agent),
+                None => self.connect(),
+            };
+            let error = match connected {
+                Ok(mut agent) => match work(&mut agent) {
+                    Ok(done) => {
+                        *held = Some(agent);
+                        return Ok(done);
+                    }
+                    Err(AskError::Lost(reason)) => DeviceError::Lost {
+                        device: self.address.to_string(),
+                        doing,
+                        reason,
+                    },
+                    Err(AskError::Other(error)) => {
+                        *held = Some(agent);
+                        return Err(self.named(error));
+                    }
+                },
+                Err(error @ (DeviceError::Lost { .. } | DeviceError::Unreachable { .. })) => error,
+                Err(error) => return Err(error),
+            };
+            if attempt >= ATTEMPTS {
+                return Err(error);
+            }
+            std::thread::sleep(RETRY_PAUSE * attempt);
+        }
+    }
+
+    /// Names this device in an error of its agent.
+    fn named(&self, error: DeviceError) -> DeviceError {
+        match error {
+            DeviceError::Refused { reason, .. } => DeviceError::Refused {
+                device: self.address.to_string(),
+                reason,
+            },
+            other => other,
+        }
+    }
+}
+
+impl Agent {
+    fn ask(&mut self, request: &AgentRequest) -> Result<AgentReply, AskError> {
+        let answered = self.exchange(request);
+        match answered {
+            Ok(AgentReply::Failed(reason)) => Err(AskError::Other(DeviceError::Refused {
+                device: String::new(),
+                reason,
+            })),
+            Ok(reply) => Ok(reply),
+            Err(error) => Err(self.lost(&error)),
+        }
+    }
+
+    fn exchange(&mut self, request: &AgentRequest) -> io::Result<AgentReply> {
+        let channel = self.process.channel(Some(ANSWER_PATIENCE))?;
+        frame::send(channel.get_mut(), request)?;
+        frame::receive(channel)
+    }
+
+    fn lost(&mut self, error: &io::Error) -> AskError {
+        let reason = self.process.end_after(error);
+        AskError::Lost(reason.unwrap_or_else(|| "it does not answer".to_owned()))
+    }
+
+    fn unexpected(&mut self, reply: &AgentReply) -> AskError {
+        AskError::Other(DeviceError::Refused {
+            device: String::new(),
+            reason: format!("unexpected answer: {reply:?}"),
+        })
+    }
+
+    /// Puts files on the device, unless they are there. Returns a folder of them.
+    fn place(&mut self, files: &ModelFiles, options: &DeviceOptions) -> Result<String, AskError> {
+        let described: Vec<StoredFile> = files.files.iter().map(|(file, _)| file.clone()).collect();
+        let missing = AgentRequest::Missing {
+            files: described.clone(),
+            most: options.most_bytes,
+        };
+        let missing = match self.ask(&missing)? {
+            AgentReply::Missing(missing) => missing,
+            other => return Err(self.unexpected(&other)),
+        };
+        for position in missing {
+            if let Some((file, place)) = files.files.get(position) {
+                self.put(file, place, options)?;
+            }
+        }
+        match self.ask(&AgentRequest::Folder(described))? {
+            AgentReply::Folder(folder) => Ok(folder),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Sends a file, from where an earlier attempt broke off.
+    fn put(
+        &mut self,
+        file: &StoredFile,
+        place: &Path,
+        options: &DeviceOptions,
+    ) -> Result<(), AskError> {
+        let offset = loop {
+            match self.ask(&AgentRequest::Put(file.clone()))? {
+                AgentReply::Stored => return Ok(()),
+                AgentReply::Busy => std::thread::sleep(BUSY_PAUSE),
+                AgentReply::SendFrom(offset) => break offset.min(file.size),
+                other => return Err(self.unexpected(&other)),
+            }
+        };
+        let fault = |error: io::Error| {
+            AskError::Other(DeviceError::File {
+                path: place.to_owned(),
+                error,
+            })
+        };
+        let mut source = File::open(place).map_err(fault)?;
+        source.seek(SeekFrom::Start(offset)).map_err(fault)?;
+        let mut buffer = vec![0; MAX_PART_BYTES];
+        let mut sent = offset;
+        while sent < file.size {
+            let left = usize::try_from(file.size - sent).unwrap_or(usize::MAX);
+            let part = &mut buffer[..left.min(MAX_PART_BYTES)];
+            source.read_exact(part).map_err(fault)?;
+            let channel = self.process.channel(Some(ANSWER_PATIENCE));
+            let written = channel.and_then(|channel| channel.get_mut().write_all(part));
+            if let Err(error) = written {
+                return Err(self.lost(&error));
+            }
+            sent += part.len() as u64;
+            (options.sent)(&file.path, sent, file.size);
+        }
+        let reply = self
+            .process
+            .channel(Some(ANSWER_PATIENCE))
+            .and_then(frame::receive);
+        match reply {
+            Ok(AgentReply::Stored) => Ok(()),
+            Ok(AgentReply::Failed(reason)) => Err(AskError::Other(DeviceError::Refused {
+                device: String::new(),
+                reason,
+            })),
+            Ok(other) => Err(self.unexpected(&other)),
+            Err(error) => Err(self.lost(&error)),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,159 @@
+//! Options of devices, and the devices that a command has connected with.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::super::exit::Failure;
+use super::super::{data_dir, progress};
+use super::target_args::byte_count;
+use pkgtool_engine::runtime::device::{
+    Device, DeviceAddress, DeviceError, DeviceOptions, InvalidAddress, VersionText,
+};
+use pkgtool_engine::runtime::machine::Machine;
+
+/// Folder of the user's data directory with binaries for devices.
+const PROGRAMS: &str = "devices";
+
+/// Options of devices.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Device")]
+pub(super) struct DeviceArgs {
+    /// Device that runs the models: `adb[:SERIAL]`, `ssh:[USER@]HOST[:PORT]`, `exec:COMMAND` for a command that gives a
+    /// shell there, or `local`; `bench` and `compare` take several
+    #[arg(
+        long,
+        value_name = "DEVICE,…",
+        default_value = "local",
+        env = "PKGTOOL_ON"
+    )]
+    on: DeviceList,
+
+    #[command(flatten)]
+    pub(super) how: DeviceUse,
+}
+
+/// How devices are used.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Device")]
+pub(super) struct DeviceUse {
+    /// The pkgtool binary for the device [default: one beside this program or in the data directory]
+    #[arg(long, value_name = "FILE", env = "PKGTOOL_DEVICE_BINARY")]
+    device_binary: Option<PathBuf>,
+
+    /// Program that runs binaries there, with its arguments, such as an emulator
+    #[arg(long, value_name = "COMMAND", env = "PKGTOOL_DEVICE_RUNNER")]
+    device_runner: Option<String>,
+
+    /// Directory on the device [default: `/data/local/tmp/pkgtool` on Android, else `pkgtool` in the user's cache]
+    #[arg(long, value_name = "DIR", env = "PKGTOOL_DEVICE_DIR")]
+    device_dir: Option<String>,
+
+    /// Library of an engine for the device, such as its ONNX Runtime; the first is opened, and may need the others
+    #[arg(long, value_name = "FILE")]
+    device_lib: Vec<PathBuf>,
+
+    /// Maximum size of all files on the device; those used longest ago leave first
+    #[arg(long, value_name = "SIZE", default_value = "16GiB", value_parser = byte_count)]
+    device_space: u64,
+
+    #[arg(skip)]
+    connected: ConnectedDevices,
+}
+
+/// The devices that are connected, by their addresses.
+#[derive(Debug, Clone, Default)]
+struct ConnectedDevices(Arc<Mutex<HashMap<DeviceAddress, Arc<Device>>>>);
+
+/// Several addresses between commas.
+#[derive(Debug, Clone)]
+pub(super) struct DeviceList(Vec<DeviceAddress>);
+
+impl DeviceList {
+    pub(super) fn addresses(&self) -> &[DeviceAddress] {
+        &self.0
+    }
+}
+
+impl FromStr for DeviceList {
+    type Err = InvalidAddress;
+
+    fn from_str(text: &str) -> Result<Self, InvalidAddress> {
+        DeviceAddress::list(text).map(Self)
+    }
+}
+
+impl DeviceArgs {
+    /// Returns all devices that the user named.
+    pub(super) fn each(&self) -> &[DeviceAddress] {
+        &self.on.0
+    }
+
+    /// Returns the first device that the user named.
+    pub(super) fn first(&self) -> &DeviceAddress {
+        self.on.0.first().unwrap_or(&DeviceAddress::Local)
+    }
+
+    /// Fails if the user named several devices.
+    pub(super) fn require_one(&self) -> Result<(), Failure> {
+        if self.on.0.len() <= 1 {
+            return Ok(());
+        }
+        let reason = "--on takes one device here; `bench` and `compare` take several";
+        Err(Failure::Other(reason.to_owned()))
+    }
+
+    /// Describes the machine that runs the models.
+    pub(super) fn machine(&self, address: &DeviceAddress) -> Result<Machine, Failure> {
+        match self.how.connect(address)? {
+            Some(device) => Ok(device.describe()?.machine),
+            None => Ok(Machine::this()),
+        }
+    }
+}
+
+impl DeviceUse {
+    /// Connects with a device, once; returns `None` for this machine.
+    pub(super) fn connect(&self, address: &DeviceAddress) -> Result<Option<Arc<Device>>, Failure> {
+        if *address == DeviceAddress::Local {
+            return Ok(None);
+        }
+        let mut connected = self
+            .connected
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(device) = connected.get(address) {
+            return Ok(Some(Arc::clone(device)));
+        }
+        let device = Device::open(address, self.options())?;
+        connected.insert(address.clone(), Arc::clone(&device));
+        Ok(Some(device))
+    }
+
+    fn options(&self) -> DeviceOptions {
+        let runner = self.device_runner.as_deref().unwrap_or_default();
+        let beside = std::env::current_exe().ok();
+        let beside = beside.and_then(|program| Some(program.parent()?.to_owned()));
+        DeviceOptions {
+            version: VersionText(env!("VERSION_AND_COMMIT")),
+            binary: self.device_binary.clone(),
+            folders: beside
+                .into_iter()
+                .chain(data_dir::folder(None, PROGRAMS))
+                .collect(),
+            runner: runner.split_whitespace().map(str::to_owned).collect(),
+            directory: self.device_dir.clone(),
+            libraries: self.device_lib.clone(),
+            most_bytes: self.device_space,
+            sent: progress::sent,
+        }
+    }
+}
+
+impl From<DeviceError> for Failure {
+    fn from(error: DeviceError) -> Self {
+        Self::Other(error.to_string())
+    }
+}
