@@ -10,3 +10,8 @@ pub(super) enum ExecuteCommand {}
 pub(super) fn run(command: &ExecuteCommand) -> Result<Exit, Failure> {
     match *command {}
 }
+
+/// Returns [`None`]: no process of this build serves another one.
+pub(super) fn serve_another() -> Option<Result<Exit, Failure>> {
+    None
+}

@@ -68,7 +68,6 @@ mod worker;
 #[cfg(feature = "serve")]
 mod workers;
 
-use std::panic::UnwindSafe;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -125,21 +124,16 @@ enum Command {
 /// Parses the process's arguments, runs the command and returns the exit code. A panic is reported
 /// as a bug of this tool.
 pub(crate) fn main() -> ExitCode {
-    #[cfg(feature = "run")]
-    if let Some(work) = execute::Work::of_arguments() {
-        return outcome(|| finished(execute::serve(work)));
+    if let Some(served) = std::panic::catch_unwind(execute::serve_another).transpose() {
+        return served.map_or(Exit::Bug, finished).into();
     }
     bounds::choose_arguments(std::env::args_os().skip(1));
     let command = Cli::command();
     let arguments = json_option::normalize_json_options(std::env::args_os(), &command);
     let matches = groups::grouped(command).get_matches_from(arguments);
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    outcome(|| run(cli.command))
-}
-
-/// Does the work of a process.
-fn outcome(work: impl FnOnce() -> Exit + UnwindSafe) -> ExitCode {
-    std::panic::catch_unwind(work).unwrap_or(Exit::Bug).into()
+    let outcome = std::panic::catch_unwind(|| run(cli.command));
+    outcome.unwrap_or(Exit::Bug).into()
 }
 
 fn run(command: Command) -> Exit {

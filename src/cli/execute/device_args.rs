@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::super::exit::Failure;
 use super::super::{data_dir, progress};
-use super::target_args::byte_count;
+use super::byte_count::byte_count;
 use pkgtool_engine::runtime::device::{
-    Device, DeviceAddress, DeviceError, DeviceOptions, InvalidAddress, VersionText,
+    DeviceAddress, DeviceError, DeviceOptions, InvalidDevice, RemoteDevice, VersionText,
 };
 use pkgtool_engine::runtime::machine::Machine;
 
@@ -64,7 +64,7 @@ pub(super) struct DeviceUse {
 
 /// The devices that are connected, by their addresses.
 #[derive(Debug, Clone, Default)]
-struct ConnectedDevices(Arc<Mutex<HashMap<DeviceAddress, Arc<Device>>>>);
+struct ConnectedDevices(Arc<Mutex<HashMap<DeviceAddress, Arc<RemoteDevice>>>>);
 
 /// Several addresses between commas.
 #[derive(Debug, Clone)]
@@ -77,9 +77,9 @@ impl DeviceList {
 }
 
 impl FromStr for DeviceList {
-    type Err = InvalidAddress;
+    type Err = InvalidDevice;
 
-    fn from_str(text: &str) -> Result<Self, InvalidAddress> {
+    fn from_str(text: &str) -> Result<Self, InvalidDevice> {
         DeviceAddress::list(text).map(Self)
     }
 }
@@ -115,7 +115,10 @@ impl DeviceArgs {
 
 impl DeviceUse {
     /// Connects with a device, once; returns `None` for this machine.
-    pub(super) fn connect(&self, address: &DeviceAddress) -> Result<Option<Arc<Device>>, Failure> {
+    pub(super) fn connect(
+        &self,
+        address: &DeviceAddress,
+    ) -> Result<Option<Arc<RemoteDevice>>, Failure> {
         if *address == DeviceAddress::Local {
             return Ok(None);
         }
@@ -127,7 +130,7 @@ impl DeviceUse {
         if let Some(device) = connected.get(address) {
             return Ok(Some(Arc::clone(device)));
         }
-        let device = Device::open(address, self.options())?;
+        let device = RemoteDevice::open(address, self.options())?;
         connected.insert(address.clone(), Arc::clone(&device));
         Ok(Some(device))
     }

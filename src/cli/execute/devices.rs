@@ -13,7 +13,8 @@ use super::device_args::{DeviceList, DeviceUse};
 use pkgtool_base::diagnostic::book;
 use pkgtool_base::source::text::defuse_line;
 use pkgtool_engine::runtime::device::describe::CoreCluster;
-use pkgtool_engine::runtime::device::{Device, DeviceAddress, DeviceReport};
+use pkgtool_engine::runtime::device::{DeviceAddress, DeviceReport, RemoteDevice};
+use pkgtool_engine::tensor::limit::format_bytes;
 
 /// Arguments of `pkgtool devices`.
 #[derive(Debug, clap::Args)]
@@ -162,7 +163,7 @@ fn listed(address: &DeviceAddress, how: &DeviceUse) -> ListedDevice {
 }
 
 /// Returns the engines that run a small model on a device.
-fn backends(device: &Device) -> Result<Vec<RunBackend>, Failure> {
+fn backends(device: &RemoteDevice) -> Result<Vec<RunBackend>, Failure> {
     let printed = device.run(&["backends", "--on", "local", "--json"])?;
     let tested: Json = serde_json::from_str(&printed)
         .map_err(|error| Failure::Other(format!("{}: {error}", device.address())))?;
@@ -200,11 +201,10 @@ fn write_report(text: &mut String, report: &DeviceReport) -> std::fmt::Result {
         "cores",
         Some(clusters.join(", ")).filter(|text| !text.is_empty()),
     )?;
-    let size = |bytes: u64| format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30));
     let free = facts
         .free_memory_bytes
-        .map(|free| format!(", {} free", size(free)));
-    let memory = size(machine.memory_bytes);
+        .map(|free| format!(", {} free", format_bytes(free)));
+    let memory = format_bytes(machine.memory_bytes);
     line("memory", Some(memory + &free.unwrap_or_default()))?;
     line(
         "system",
@@ -237,9 +237,13 @@ fn write_report(text: &mut String, report: &DeviceReport) -> std::fmt::Result {
 /// Formats as `4 Cortex-A510 up to 1.70 GHz`.
 fn cluster_text(cluster: &CoreCluster) -> String {
     let part = cluster.part.as_deref().unwrap_or("cores");
-    let most = cluster
-        .max_khz
-        .map(|khz| format!(" up to {:.2} GHz", khz as f64 / 1e6));
+    let most = cluster.max_khz.map(|khz| {
+        format!(
+            " up to {}.{:02} GHz",
+            khz / 1_000_000,
+            khz % 1_000_000 / 10_000
+        )
+    });
     format!("{} {part}{}", cluster.cores.len(), most.unwrap_or_default())
 }
 

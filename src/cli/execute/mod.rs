@@ -4,6 +4,7 @@ mod answering;
 mod backends;
 mod bench;
 mod built_in;
+mod byte_count;
 mod chat;
 mod compare;
 mod deadline;
@@ -101,22 +102,21 @@ pub(super) fn run(command: &ExecuteCommand) -> Result<Exit, Failure> {
     }
 }
 
-impl Work {
-    /// Returns the work of a process that another pkgtool started. It starts faster than through the command line.
-    pub(super) fn of_arguments() -> Option<Self> {
-        let mut arguments = std::env::args().skip(1);
-        if arguments.next()? != process::WORKER_ARGUMENT {
-            return None;
-        }
-        match arguments.next() {
-            None => Some(Self::Models),
-            Some(name) => <Self as clap::ValueEnum>::from_str(&name, false).ok(),
-        }
+/// Serves another pkgtool, if one started this process. Its arguments need no command line, which takes longer to read.
+pub(super) fn serve_another() -> Option<Result<Exit, Failure>> {
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next()? != process::WORKER_ARGUMENT {
+        return None;
     }
+    let work = match arguments.next() {
+        None => Work::Models,
+        Some(name) => <Work as clap::ValueEnum>::from_str(&name, false).ok()?,
+    };
+    Some(serve(work))
 }
 
 /// Serves another pkgtool.
-pub(super) fn serve(work: Work) -> Result<Exit, Failure> {
+fn serve(work: Work) -> Result<Exit, Failure> {
     match work {
         Work::Models => worker::serve()?,
         Work::Parsers => parsing::serve()?,

@@ -129,6 +129,15 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("engine/ort/known_wrong", &[]),
     ("engine/runtime", &["engine/surroundings", "engine/tensor"]),
     (
+        "engine/runtime/device",
+        &[
+            "engine/runtime/device/describe",
+            "engine/runtime/process",
+            "engine/surroundings",
+        ],
+    ),
+    ("engine/runtime/device/describe", &[]),
+    (
         "engine/runtime/parsers",
         &["engine/runtime/process", "engine/runtime/process/sandbox"],
     ),

@@ -116,8 +116,8 @@ fn a_phone_answers_like_this_machine() {
 }
 
 #[test]
-fn a_cable_that_is_pulled_is_told() {
-    let Some(mut phone) = Phone::connect("a_cable_that_is_pulled_is_told") else {
+fn a_cable_that_is_pulled_ends_the_run() {
+    let Some(mut phone) = Phone::connect("a_cable_that_is_pulled_ends_the_run") else {
         return;
     };
     phone

@@ -4,6 +4,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use super::{PACKAGE, TestDevice, output_of};
+use crate::support::environment::say;
 use crate::support::random::{Random, seed};
 
 /// Number of cuts. CI makes all that the issue of devices asks for.
@@ -11,7 +12,7 @@ const CUTS: usize = 50;
 
 /// Gives a shell behind a wire that ends after so many bytes. Its arguments: a file with the numbers of bytes, the first
 /// of which it takes away; without one the wire stays.
-const CUTTER: &str = r#"
+const CUTTER: &str = r"
 import fcntl, os, select, signal, subprocess, sys
 with open(sys.argv[1], 'r+') as file:
     fcntl.flock(file, fcntl.LOCK_EX)
@@ -35,10 +36,10 @@ while ways and left > 0:
             if source != 0:
                 ways.clear()
 sys.exit(0)
-"#;
+";
 
 #[test]
-fn a_wire_that_is_cut_is_resumed_or_told() {
+fn a_cut_wire_is_resumed_or_reported() {
     let device = TestDevice::shell();
     let run = [
         "run", PACKAGE, "--input", "random:3", "--engine", "tract", "--json",
@@ -46,8 +47,8 @@ fn a_wire_that_is_cut_is_resumed_or_told() {
     let expected = output_of(&device.run(&run).expect_code(0));
     let cutter = device.directory.path().join("cutter.py");
     fs::write(&cutter, CUTTER).expect("a file");
-    let mut random = Random::new(seed("a_wire_that_is_cut_is_resumed_or_told"));
-    let (mut resumed, mut told) = (0, 0);
+    let mut random = Random::new(seed("a_cut_wire_is_resumed_or_reported"));
+    let (mut resumed, mut reported) = (0, 0);
     for cut in 0..CUTS {
         let numbers = device.directory.path().join("numbers");
         // A connection carries about so many bytes, most of them the model and its answer.
@@ -68,7 +69,7 @@ fn a_wire_that_is_cut_is_resumed_or_told() {
         let since = Instant::now();
         let ran = device.command(&run).variable("PKGTOOL_ON", &on).run();
         assert!(
-            since.elapsed() < Duration::from_secs(60),
+            since.elapsed() < Duration::from_mins(1),
             "cut {cut} at {offsets:?} takes too long"
         );
         match ran.code {
@@ -82,12 +83,12 @@ fn a_wire_that_is_cut_is_resumed_or_told() {
                     "cut {cut} at {offsets:?}: {}",
                     ran.stderr
                 );
-                told += 1;
+                reported += 1;
             }
             other => panic!("cut {cut} at {offsets:?}: code {other}: {}", ran.stderr),
         }
     }
-    println!("{resumed} resumed, {told} told");
+    say(&format!("{resumed} resumed, {reported} reported"));
     device.expect_no_process();
     let left = device.run(&run).expect_code(0);
     assert_eq!(output_of(&left), expected);

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::Value;
 
 use super::TestDevice;
-use crate::support::environment::EnvironmentPiece;
+use crate::support::environment::{EnvironmentPiece, say};
 use crate::support::files::root;
 use crate::support::run::pkgtool;
 
@@ -45,7 +45,7 @@ fn an_emulated_board_answers_like_this_machine() {
         ];
         let report = device.run(&sides);
         if report.code > 1 {
-            println!("{config}: {}", report.stderr);
+            say(&format!("{config}: {}", report.stderr));
             continue;
         }
         let report = report.json();

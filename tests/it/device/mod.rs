@@ -249,7 +249,7 @@ fn a_chat_runs_there() {
 }
 
 #[test]
-fn a_crash_and_a_limit_are_told() {
+fn limits_apply_there() {
     let device = TestDevice::shell();
     let limited = device.command(&[
         "run",

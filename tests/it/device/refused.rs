@@ -1,4 +1,4 @@
-//! Devices that cannot be used: each is told with the reason.
+//! Devices that cannot be used: the error has the reason.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -19,7 +19,7 @@ fn with_program(device: &TestDevice, name: &str, script: &str) -> String {
 }
 
 #[test]
-fn what_gives_no_shell_is_told() {
+fn a_command_without_a_shell_is_refused() {
     for (on, said) in [
         (
             "exec:echo no route to it >&2; exit 1",
@@ -93,7 +93,7 @@ sleep 2
 }
 
 #[test]
-fn a_directory_that_takes_no_files_is_told() {
+fn a_directory_that_takes_no_files_is_refused() {
     let mut device = TestDevice::shell();
     let run = device
         .command(&RUN)
@@ -115,7 +115,7 @@ fn a_directory_that_takes_no_files_is_told() {
 }
 
 #[test]
-fn files_that_have_no_room_are_told() {
+fn files_without_room_are_refused() {
     let device = TestDevice::shell();
     let run = device.command(&[
         "run",

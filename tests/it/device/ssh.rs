@@ -148,8 +148,8 @@ fn a_board_answers_like_this_machine() {
 }
 
 #[test]
-fn a_server_that_goes_away_is_told() {
-    let Some(ssh) = SshDevice::start("a_server_that_goes_away_is_told") else {
+fn a_server_that_goes_away_ends_the_run() {
+    let Some(ssh) = SshDevice::start("a_server_that_goes_away_ends_the_run") else {
         return;
     };
     let run = ["bench", PACKAGE, "--engine", "tract", "--seconds", "60"];

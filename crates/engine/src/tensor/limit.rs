@@ -117,7 +117,7 @@ pub fn format_bytes(bytes: u64) -> String {
 }
 
 /// Phrases with which libraries, allocators and loaders report that memory ran out.
-const SHORTAGE_PHRASES: [&str; 15] = [
+const SHORTAGE_PHRASES: [&str; 16] = [
     "memory allocation of",
     "bad_alloc",
     "bad allocation",
@@ -136,6 +136,8 @@ const SHORTAGE_PHRASES: [&str; 15] = [
     "failed to initiate panic",
     // The C library cannot map the library that unwinds a thread that ends.
     "libgcc_s.so.1 must be installed",
+    // The end of Rust's message: another thread may have printed within it.
+    " bytes failed",
 ];
 
 /// Returns whether a text reports that memory ran out.
@@ -160,6 +162,7 @@ mod tests {
         assert!(reports_shortage(
             "libgcc_s.so.1 must be installed for pthread_exit to work"
         ));
+        assert!(reports_shortage("its last words: 50192 bytes failed"));
         assert!(!reports_shortage("signal: 6 (SIGABRT)"));
     }
 

@@ -24,7 +24,7 @@ use assigned::ModelOperators;
 use operators::OperatorList;
 use pkgtool_base::package::Backend;
 use pkgtool_engine::library::{Installation, Installations, Plugin};
-use pkgtool_engine::runtime::device::Device;
+use pkgtool_engine::runtime::device::RemoteDevice;
 use pkgtool_engine::runtime::machine::Machine;
 use pkgtool_engine::runtime::process::sandbox::{Sandbox, SandboxMode};
 use pkgtool_engine::runtime::target::{self, Candidate, StartError, StartRequest, Started};
@@ -118,7 +118,7 @@ pub(in super::super) fn run(args: &BackendsArgs) -> Result<Exit, Failure> {
 }
 
 /// Runs the command on a device, and prints what it prints.
-fn there(args: &BackendsArgs, device: &Device) -> Result<Exit, Failure> {
+fn there(args: &BackendsArgs, device: &RemoteDevice) -> Result<Exit, Failure> {
     if args.operators.is_some() || args.ort_lib.is_some() {
         return Err(Failure::Other(
             "--operators and --ort-lib are for this machine: omit them, or omit --on; --device-lib names a library for the device".to_owned(),

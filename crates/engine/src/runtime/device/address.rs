@@ -42,11 +42,11 @@ pub enum DeviceAddress {
 #[error(
     "`{0}` names no device: write `adb`, `adb:SERIAL`, `ssh:[user@]host[:port]`, `exec:COMMAND` or `local`"
 )]
-pub struct InvalidAddress(String);
+pub struct InvalidDevice(String);
 
 impl DeviceAddress {
     /// Reads several addresses between commas. A comma in a command belongs to it, unless another address follows.
-    pub fn list(text: &str) -> Result<Vec<Self>, InvalidAddress> {
+    pub fn list(text: &str) -> Result<Vec<Self>, InvalidDevice> {
         let mut parts: Vec<String> = Vec::new();
         for part in text.split(',') {
             let begins = part.parse::<Self>().is_ok();
@@ -116,10 +116,10 @@ impl DeviceAddress {
 }
 
 impl FromStr for DeviceAddress {
-    type Err = InvalidAddress;
+    type Err = InvalidDevice;
 
-    fn from_str(text: &str) -> Result<Self, InvalidAddress> {
-        let invalid = || InvalidAddress(text.escape_debug().to_string());
+    fn from_str(text: &str) -> Result<Self, InvalidDevice> {
+        let invalid = || InvalidDevice(text.escape_debug().to_string());
         let is_word = |word: &str| {
             !word.is_empty()
                 && !word.starts_with('-')

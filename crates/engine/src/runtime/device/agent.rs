@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::options::VersionText;
-use super::protocol::{AgentReply, AgentRequest, DeviceReport, StoredFile};
-use super::store::{Admission, PROGRAMS, Store};
+use super::protocol::{AgentReply, AgentRequest, DeviceFile, DeviceReport};
+use super::store::{FileAdmission, PROGRAMS, Store};
 use crate::runtime::process::wire::{self, CallerWire};
 use crate::runtime::process::{WORKER_ARGUMENT, command_of, frame, run_in_channel};
 use crate::surroundings::Surroundings;
@@ -39,7 +39,8 @@ pub fn serve(version: VersionText) -> io::Result<()> {
         };
         let reply = match request {
             AgentRequest::Work { variables } => {
-                return work((&program, variables), &store, channel, caller);
+                work((&program, variables), &store, channel, caller);
+                return Ok(());
             }
             AgentRequest::Clean => {
                 let cleaned = store.clean().map(AgentReply::Cleaned);
@@ -93,13 +94,13 @@ fn answer(
 /// Receives a file if it is not there. The outer error ends the connection.
 fn receive_file(
     store: &Store,
-    file: StoredFile,
+    file: DeviceFile,
     channel: &mut UnixStream,
 ) -> io::Result<Result<AgentReply, String>> {
     let incoming = match store.admit(file) {
-        Ok(Admission::Stored) => return Ok(Ok(AgentReply::Stored)),
-        Ok(Admission::Busy) => return Ok(Ok(AgentReply::Busy)),
-        Ok(Admission::Open(incoming)) => incoming,
+        Ok(FileAdmission::Stored) => return Ok(Ok(AgentReply::Stored)),
+        Ok(FileAdmission::Busy) => return Ok(Ok(AgentReply::Busy)),
+        Ok(FileAdmission::Open(incoming)) => incoming,
         Err(reason) => return Ok(Err(reason)),
     };
     frame::send(channel, &AgentReply::SendFrom(incoming.offset))?;
@@ -113,7 +114,7 @@ fn work(
     store: &Store,
     channel: UnixStream,
     caller: CallerWire,
-) -> io::Result<()> {
+) {
     let mut command = command_of(program);
     command
         .arg(WORKER_ARGUMENT)
@@ -134,7 +135,6 @@ fn work(
         }
         Err(error) => caller.end(&format!("cannot start a worker process: {error}")),
     }
-    Ok(())
 }
 
 /// Runs a command of the tool.

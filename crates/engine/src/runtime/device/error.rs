@@ -41,7 +41,7 @@ pub enum DeviceError {
     },
     /// A command in its shell failed.
     #[error("{device}: {doing} failed: {reason}")]
-    Shell {
+    Command {
         /// The device.
         device: String,
         /// What was done.

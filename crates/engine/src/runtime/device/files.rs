@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
 use super::error::DeviceError;
-use super::protocol::StoredFile;
+use super::protocol::DeviceFile;
 use pkgtool_base::source::same_bytes::sha256;
 use pkgtool_model as model;
 
@@ -16,14 +16,14 @@ const MAX_FILES: usize = 10_000;
 
 /// A model's files, and where it is among them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ModelFiles {
+pub(super) struct SentModel {
     /// Path of the model below the folder.
     pub(super) model: String,
     /// The files, with their places on this machine.
-    pub(super) files: Vec<(StoredFile, PathBuf)>,
+    pub(super) files: Vec<(DeviceFile, PathBuf)>,
 }
 
-impl ModelFiles {
+impl SentModel {
     /// Reads the files of a model.
     pub(super) fn of(path: &Path) -> Result<Self, DeviceError> {
         let fault = |error: io::Error| DeviceError::File {
@@ -55,12 +55,12 @@ impl ModelFiles {
 }
 
 /// Describes a file by its content.
-pub(super) fn stored(path: String, place: &Path) -> Result<StoredFile, DeviceError> {
+pub(super) fn stored(path: String, place: &Path) -> Result<DeviceFile, DeviceError> {
     let fault = |error: io::Error| DeviceError::File {
         path: place.to_owned(),
         error,
     };
-    Ok(StoredFile {
+    Ok(DeviceFile {
         path,
         sha256: sha256(place).map_err(fault)?,
         size: place.metadata().map_err(fault)?.len(),
@@ -140,7 +140,7 @@ mod tests {
         std::fs::create_dir_all(package.join("Data/weights")).expect("a folder");
         std::fs::write(package.join("Manifest.json"), "{}").expect("a file");
         std::fs::write(package.join("Data/weights/weight.bin"), "w").expect("a file");
-        let files = ModelFiles::of(&package).expect("it is there");
+        let files = SentModel::of(&package).expect("it is there");
         assert_eq!(files.model, "m.mlpackage");
         let paths: Vec<&str> = files.files.iter().map(|(file, _)| &*file.path).collect();
         let expected = [
@@ -148,6 +148,6 @@ mod tests {
             "m.mlpackage/Manifest.json",
         ];
         assert_eq!(paths, expected);
-        assert!(ModelFiles::of(&folder.path().join("absent")).is_err());
+        assert!(SentModel::of(&folder.path().join("absent")).is_err());
     }
 }

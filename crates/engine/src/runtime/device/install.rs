@@ -10,8 +10,8 @@ use super::address::DeviceAddress;
 use super::error::DeviceError;
 use super::files::stored;
 use super::options::DeviceOptions;
-use super::protocol::StoredFile;
-use super::shell::{Shell, quoted};
+use super::protocol::DeviceFile;
+use super::shell::{DeviceShell, quoted};
 use super::store::PROGRAMS;
 use crate::runtime::process::{Process, RUNNER_VARIABLE, WORKER_ARGUMENT};
 
@@ -66,7 +66,7 @@ impl Installed {
         address: &DeviceAddress,
         options: &DeviceOptions,
     ) -> Result<Self, DeviceError> {
-        let mut shell = Shell::open(address)?;
+        let mut shell = DeviceShell::open(address)?;
         let given = options.directory.as_deref().or(address.directory());
         let directory = match given {
             Some(directory) => quoted(directory),
@@ -77,7 +77,7 @@ impl Installed {
             &format!("uname -s; uname -m; echo {directory}"),
         )?;
         let [system, processor, directory] = &facts[..] else {
-            return Err(DeviceError::Shell {
+            return Err(DeviceError::Command {
                 device: address.to_string(),
                 doing: "asking for its processor",
                 reason: format!("it answered {facts:?}"),
@@ -130,7 +130,7 @@ impl Installed {
 
     /// Starts the binary as an agent.
     pub(super) fn start(&self, address: &DeviceAddress) -> Result<Process, DeviceError> {
-        let shell = Shell::open(address)?;
+        let shell = DeviceShell::open(address)?;
         shell
             .become_agent(&self.command)
             .map_err(|reason| DeviceError::Program {
@@ -143,7 +143,7 @@ impl Installed {
 
 /// A binary that a device lacks.
 struct NewProgram<'a> {
-    file: &'a StoredFile,
+    file: &'a DeviceFile,
     local: &'a Path,
     place: &'a str,
 }
@@ -152,7 +152,7 @@ impl NewProgram<'_> {
     fn send(
         &self,
         address: &DeviceAddress,
-        shell: &mut Shell,
+        shell: &mut DeviceShell,
         options: &DeviceOptions,
     ) -> Result<(), DeviceError> {
         let opened = File::open(self.local).map_err(|error| DeviceError::File {
@@ -162,7 +162,7 @@ impl NewProgram<'_> {
         // Two callers may send it at once.
         let part = format!("{}.{}.part", self.place, std::process::id());
         let name = self.local.file_name().unwrap_or_default().to_string_lossy();
-        let sending = Shell::open(address)?;
+        let sending = DeviceShell::open(address)?;
         let sent = sending.send("sending the binary", &part, opened, |bytes| {
             (options.sent)(&name, bytes, self.file.size);
         });

@@ -28,13 +28,13 @@ mod shell;
 #[cfg(unix)]
 mod store;
 
-pub use address::{DeviceAddress, InvalidAddress};
+pub use address::{DeviceAddress, InvalidDevice};
 #[cfg(unix)]
 pub use agent::serve;
 pub use error::DeviceError;
 pub use options::{DeviceOptions, VersionText};
 pub use protocol::{DeviceReport, Removed};
-pub use remote::Device;
+pub use remote::RemoteDevice;
 
 /// The work of an agent, as an argument of a process of this program.
 pub const WORK: &str = "device";

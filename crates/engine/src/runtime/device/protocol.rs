@@ -13,7 +13,7 @@ use crate::surroundings::Surroundings;
 
 /// A file by its content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct StoredFile {
+pub(super) struct DeviceFile {
     /// Path below the folder that is asked for, with `/` between names.
     pub(super) path: String,
     /// SHA-256 of the bytes, in hexadecimal digits.
@@ -33,14 +33,14 @@ pub(super) enum AgentRequest {
     /// Return which files are missing, and make room for them.
     Missing {
         /// The files.
-        files: Vec<StoredFile>,
+        files: Vec<DeviceFile>,
         /// Maximum size of all files on the device, in bytes.
         most: u64,
     },
     /// Take a file. After the reply [`AgentReply::SendFrom`] its bytes follow from there on.
-    Put(StoredFile),
+    Put(DeviceFile),
     /// Make a folder of files that are there. It stays as long as this agent lives.
-    Folder(Vec<StoredFile>),
+    Folder(Vec<DeviceFile>),
     /// Describe the device.
     Describe,
     /// Become a worker process. Nothing but its messages follows.

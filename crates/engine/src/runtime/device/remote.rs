@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use super::address::DeviceAddress;
 use super::error::DeviceError;
-use super::files::{ModelFiles, stored};
+use super::files::{SentModel, stored};
 use super::install::Installed;
 use super::options::DeviceOptions;
 use super::protocol::{
-    AgentReply, AgentRequest, DeviceReport, MAX_PART_BYTES, Removed, StoredFile,
+    AgentReply, AgentRequest, DeviceFile, DeviceReport, MAX_PART_BYTES, Removed,
 };
 use crate::LoadOptions;
 use crate::runtime::process::{Process, frame};
@@ -31,7 +31,7 @@ const BUSY_PAUSE: Duration = Duration::from_millis(500);
 
 /// A device that is connected.
 #[derive(Debug)]
-pub struct Device {
+pub struct RemoteDevice {
     address: DeviceAddress,
     options: DeviceOptions,
     installed: Mutex<Installed>,
@@ -55,7 +55,7 @@ enum AskError {
     Other(DeviceError),
 }
 
-impl Device {
+impl RemoteDevice {
     /// Connects with a device. The tool's binary is sent if it is not there.
     pub fn open(address: &DeviceAddress, options: DeviceOptions) -> Result<Arc<Self>, DeviceError> {
         let installed = Installed::on(address, &options)?;
@@ -86,7 +86,7 @@ impl Device {
         self.with_agent("describing the device", |agent| {
             match agent.ask(&AgentRequest::Describe)? {
                 AgentReply::Report(report) => Ok(*report),
-                other => Err(agent.unexpected(&other)),
+                other => Err(unexpected(&other)),
             }
         })
     }
@@ -97,13 +97,10 @@ impl Device {
         let request = AgentRequest::Command(arguments);
         self.with_agent("running a command", |agent| match agent.ask(&request)? {
             AgentReply::Printed { output, errors } if output.is_empty() => {
-                Err(AskError::Other(DeviceError::Refused {
-                    device: String::new(),
-                    reason: errors.trim().to_owned(),
-                }))
+                Err(refused(errors.trim().to_owned()))
             }
             AgentReply::Printed { output, .. } => Ok(output),
-            other => Err(agent.unexpected(&other)),
+            other => Err(unexpected(&other)),
         })
     }
 
@@ -118,7 +115,7 @@ impl Device {
         self.with_agent("removing its files", |agent| {
             match agent.ask(&AgentRequest::Clean)? {
                 AgentReply::Cleaned(removed) => Ok(removed),
-                other => Err(agent.unexpected(&other)),
+                other => Err(unexpected(&other)),
             }
         })
     }
@@ -143,7 +140,7 @@ impl Device {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
                 Ok((stored(name.into_owned(), path)?, path.clone()))
             });
-            Ok(ModelFiles {
+            Ok(SentModel {
                 model: name.into_owned(),
                 files: all.collect::<Result<_, DeviceError>>()?,
             })
@@ -151,14 +148,14 @@ impl Device {
     }
 
     fn place_model(&self, model: &Path) -> Result<PathBuf, DeviceError> {
-        self.place(model, || ModelFiles::of(model))
+        self.place(model, || SentModel::of(model))
     }
 
     /// Puts files on the device, unless they are there. Returns the place of the one that is named.
     fn place(
         &self,
         path: &Path,
-        read: impl Fn() -> Result<ModelFiles, DeviceError>,
+        read: impl Fn() -> Result<SentModel, DeviceError>,
     ) -> Result<PathBuf, DeviceError> {
         self.with_agent("sending files", |agent| {
             if let Some(place) = agent.placed.get(path) {
@@ -304,10 +301,7 @@ impl Agent {
     fn ask(&mut self, request: &AgentRequest) -> Result<AgentReply, AskError> {
         let answered = self.exchange(request);
         match answered {
-            Ok(AgentReply::Failed(reason)) => Err(AskError::Other(DeviceError::Refused {
-                device: String::new(),
-                reason,
-            })),
+            Ok(AgentReply::Failed(reason)) => Err(refused(reason)),
             Ok(reply) => Ok(reply),
             Err(error) => Err(self.lost(&error)),
         }
@@ -324,23 +318,16 @@ impl Agent {
         AskError::Lost(reason.unwrap_or_else(|| "it does not answer".to_owned()))
     }
 
-    fn unexpected(&mut self, reply: &AgentReply) -> AskError {
-        AskError::Other(DeviceError::Refused {
-            device: String::new(),
-            reason: format!("unexpected answer: {reply:?}"),
-        })
-    }
-
     /// Puts files on the device, unless they are there. Returns a folder of them.
-    fn place(&mut self, files: &ModelFiles, options: &DeviceOptions) -> Result<String, AskError> {
-        let described: Vec<StoredFile> = files.files.iter().map(|(file, _)| file.clone()).collect();
+    fn place(&mut self, files: &SentModel, options: &DeviceOptions) -> Result<String, AskError> {
+        let described: Vec<DeviceFile> = files.files.iter().map(|(file, _)| file.clone()).collect();
         let missing = AgentRequest::Missing {
             files: described.clone(),
             most: options.most_bytes,
         };
         let missing = match self.ask(&missing)? {
             AgentReply::Missing(missing) => missing,
-            other => return Err(self.unexpected(&other)),
+            other => return Err(unexpected(&other)),
         };
         for position in missing {
             if let Some((file, place)) = files.files.get(position) {
@@ -349,14 +336,14 @@ impl Agent {
         }
         match self.ask(&AgentRequest::Folder(described))? {
             AgentReply::Folder(folder) => Ok(folder),
-            other => Err(self.unexpected(&other)),
+            other => Err(unexpected(&other)),
         }
     }
 
     /// Sends a file, from where an earlier attempt broke off.
     fn put(
         &mut self,
-        file: &StoredFile,
+        file: &DeviceFile,
         place: &Path,
         options: &DeviceOptions,
     ) -> Result<(), AskError> {
@@ -365,7 +352,7 @@ impl Agent {
                 AgentReply::Stored => return Ok(()),
                 AgentReply::Busy => std::thread::sleep(BUSY_PAUSE),
                 AgentReply::SendFrom(offset) => break offset.min(file.size),
-                other => return Err(self.unexpected(&other)),
+                other => return Err(unexpected(&other)),
             }
         };
         let fault = |error: io::Error| {
@@ -396,14 +383,23 @@ impl Agent {
             .and_then(frame::receive);
         match reply {
             Ok(AgentReply::Stored) => Ok(()),
-            Ok(AgentReply::Failed(reason)) => Err(AskError::Other(DeviceError::Refused {
-                device: String::new(),
-                reason,
-            })),
-            Ok(other) => Err(self.unexpected(&other)),
+            Ok(AgentReply::Failed(reason)) => Err(refused(reason)),
+            Ok(other) => Err(unexpected(&other)),
             Err(error) => Err(self.lost(&error)),
         }
     }
+}
+
+fn unexpected(reply: &AgentReply) -> AskError {
+    refused(format!("unexpected answer: {reply:?}"))
+}
+
+/// Returns an error of an agent, which does not know the device's name.
+fn refused(reason: String) -> AskError {
+    AskError::Other(DeviceError::Refused {
+        device: String::new(),
+        reason,
+    })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

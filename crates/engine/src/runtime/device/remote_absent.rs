@@ -13,9 +13,9 @@ use crate::surroundings::Surroundings;
 
 /// A device that is connected. There is none.
 #[derive(Debug)]
-pub enum Device {}
+pub enum RemoteDevice {}
 
-impl Device {
+impl RemoteDevice {
     /// Fails: devices are reached from other systems.
     pub fn open(address: &DeviceAddress, _: DeviceOptions) -> Result<Arc<Self>, DeviceError> {
         Err(DeviceError::Unreachable {

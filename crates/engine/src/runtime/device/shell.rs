@@ -16,7 +16,7 @@ use crate::runtime::process::wire::{START_LINE, wait_readable};
 use crate::runtime::process::{PrintedTail, Process};
 
 /// How long a shell may take for a command, and its connection to begin.
-const COMMAND_PATIENCE: Duration = Duration::from_secs(60);
+const COMMAND_PATIENCE: Duration = Duration::from_mins(1);
 /// How long a device may take no byte of a file.
 const SEND_PATIENCE: Duration = Duration::from_secs(30);
 /// Maximum output of a command, in bytes.
@@ -29,7 +29,7 @@ const BEGIN: &str = "pkgtool begin";
 const END: &str = "pkgtool end";
 
 /// A shell on a device.
-pub(super) struct Shell {
+pub(super) struct DeviceShell {
     address: DeviceAddress,
     program: Program,
     printed: PrintedTail,
@@ -77,7 +77,7 @@ impl Program {
     }
 }
 
-impl Shell {
+impl DeviceShell {
     /// Opens a shell.
     pub(super) fn open(address: &DeviceAddress) -> Result<Self, DeviceError> {
         let unreachable = |reason: String| DeviceError::Unreachable {
@@ -134,7 +134,7 @@ impl Shell {
             return Ok(lines);
         }
         let said = lines.iter().rfind(|line| !line.trim().is_empty());
-        Err(DeviceError::Shell {
+        Err(DeviceError::Command {
             device: self.address.to_string(),
             doing,
             reason: said.map_or_else(|| format!("exit status {status}"), Clone::clone),
@@ -182,7 +182,7 @@ impl Shell {
         }
         // A full disk is told there.
         match self.printed.last_line() {
-            Some(reason) if !self.program.succeeds() => Err(DeviceError::Shell {
+            Some(reason) if !self.program.succeeds() => Err(DeviceError::Command {
                 device: self.address.to_string(),
                 doing,
                 reason,
@@ -284,8 +284,8 @@ pub(super) fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn shell() -> Shell {
-        Shell::open(&DeviceAddress::Exec("sh".to_owned())).expect("there is a shell")
+    fn shell() -> DeviceShell {
+        DeviceShell::open(&DeviceAddress::Exec("sh".to_owned())).expect("there is a shell")
     }
 
     #[test]
@@ -319,7 +319,8 @@ mod tests {
     #[test]
     fn a_command_that_gives_no_shell_is_told() {
         let command = "echo welcome; echo no route >&2; exit 3";
-        let mut shell = Shell::open(&DeviceAddress::Exec(command.to_owned())).expect("it starts");
+        let mut shell =
+            DeviceShell::open(&DeviceAddress::Exec(command.to_owned())).expect("it starts");
         let error = shell.run("asking", "true").expect_err("it ends");
         let text = error.to_string();
         assert!(

@@ -4,6 +4,7 @@
 //! made keeps its files.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Component, Path, PathBuf};
@@ -11,7 +12,7 @@ use std::time::SystemTime;
 
 use sha2::{Digest, Sha256};
 
-use super::protocol::{MAX_PART_BYTES, Removed, StoredFile};
+use super::protocol::{DeviceFile, MAX_PART_BYTES, Removed};
 use pkgtool_base::source::same_bytes::sha256;
 
 /// Folders below the root.
@@ -36,23 +37,23 @@ pub(super) struct Store {
 }
 
 /// A file that is being received.
-pub(super) struct Incoming {
+pub(super) struct IncomingFile {
     part: PathBuf,
     place: PathBuf,
     target: File,
-    wanted: StoredFile,
+    wanted: DeviceFile,
     /// Number of bytes that are there.
     pub(super) offset: u64,
 }
 
 /// Whether a file may be sent.
-pub(super) enum Admission {
+pub(super) enum FileAdmission {
     /// It is there.
     Stored,
     /// Another caller is sending it.
     Busy,
     /// Its bytes are expected.
-    Open(Incoming),
+    Open(IncomingFile),
 }
 
 impl Store {
@@ -72,7 +73,7 @@ impl Store {
     }
 
     /// Returns the missing files by their positions, and makes room for them. Files used longest ago leave first.
-    pub(super) fn missing(&self, files: &[StoredFile], most: u64) -> Result<Vec<usize>, String> {
+    pub(super) fn missing(&self, files: &[DeviceFile], most: u64) -> Result<Vec<usize>, String> {
         let mut missing = Vec::new();
         let mut bytes = 0_u64;
         for (position, file) in files.iter().enumerate() {
@@ -92,10 +93,10 @@ impl Store {
     }
 
     /// Begins to receive a file.
-    pub(super) fn admit(&self, file: StoredFile) -> Result<Admission, String> {
+    pub(super) fn admit(&self, file: DeviceFile) -> Result<FileAdmission, String> {
         let place = self.file(&file)?;
         if place.is_file() {
-            return Ok(Admission::Stored);
+            return Ok(FileAdmission::Stored);
         }
         let part = part_of(&place);
         let fault = |error: io::Error| format!("{}: {error}", part.display());
@@ -103,7 +104,7 @@ impl Store {
         let target = opened.map_err(fault)?;
         match target.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Ok(Admission::Busy),
+            Err(TryLockError::WouldBlock) => return Ok(FileAdmission::Busy),
             Err(TryLockError::Error(error)) => return Err(fault(error)),
         }
         let mut offset = target.metadata().map_err(fault)?.len();
@@ -111,7 +112,7 @@ impl Store {
             target.set_len(0).map_err(fault)?;
             offset = 0;
         }
-        Ok(Admission::Open(Incoming {
+        Ok(FileAdmission::Open(IncomingFile {
             part,
             place,
             target,
@@ -121,7 +122,7 @@ impl Store {
     }
 
     /// Makes a folder of links to files that are there. They stay as long as this process lives.
-    pub(super) fn folder(&mut self, files: &[StoredFile]) -> Result<PathBuf, String> {
+    pub(super) fn folder(&mut self, files: &[DeviceFile]) -> Result<PathBuf, String> {
         let name = folder_name(files);
         let folders = self.root.join(FOLDERS);
         let folder = folders.join(&name);
@@ -167,7 +168,7 @@ impl Store {
         Ok(removed)
     }
 
-    fn file(&self, file: &StoredFile) -> Result<PathBuf, String> {
+    fn file(&self, file: &DeviceFile) -> Result<PathBuf, String> {
         let is_hash = file.sha256.len() == HASH_LENGTH
             && file.sha256.bytes().all(|byte| byte.is_ascii_hexdigit());
         if is_hash {
@@ -248,7 +249,7 @@ impl Store {
     }
 }
 
-impl Incoming {
+impl IncomingFile {
     /// Receives the bytes that are missing. All are read, even if the disk takes no more.
     pub(super) fn receive(mut self, stream: &mut impl Read) -> io::Result<Result<(), String>> {
         let mut buffer = vec![0; MAX_PART_BYTES];
@@ -290,17 +291,18 @@ fn lock_of(folder: &Path) -> PathBuf {
 }
 
 /// Returns a name that depends on all paths and hashes.
-fn folder_name(files: &[StoredFile]) -> String {
+fn folder_name(files: &[DeviceFile]) -> String {
     let mut hash = Sha256::new();
     for file in files {
         hash.update(format!("{}\0{}\n", file.path, file.sha256));
     }
     let digest = hash.finalize();
-    digest
-        .iter()
-        .take(16)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    let mut name = String::new();
+    for byte in digest.iter().take(16) {
+        // Writing to a string cannot fail.
+        let _ = write!(name, "{byte:02x}");
+    }
+    name
 }
 
 /// Returns a relative path that stays below its folder.
@@ -337,18 +339,19 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn described(bytes: &[u8]) -> StoredFile {
+    fn described(bytes: &[u8]) -> DeviceFile {
         let digest = Sha256::digest(bytes);
-        StoredFile {
+        DeviceFile {
             path: "a/model.pte".to_owned(),
             sha256: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
             size: bytes.len() as u64,
         }
     }
 
-    fn put(store: &Store, bytes: &[u8]) -> StoredFile {
+    fn put(store: &Store, bytes: &[u8]) -> DeviceFile {
         let file = described(bytes);
-        let Admission::Open(incoming) = store.admit(file.clone()).expect("it is admitted") else {
+        let FileAdmission::Open(incoming) = store.admit(file.clone()).expect("it is admitted")
+        else {
             panic!("it is there, or busy");
         };
         let mut rest = &bytes[usize::try_from(incoming.offset).expect("small")..];
@@ -363,10 +366,10 @@ mod tests {
         let mut store = Store::open(root.path().join("store")).expect("it is new");
         let file = described(b"0123456789");
         assert_eq!(store.missing(std::slice::from_ref(&file), 100), Ok(vec![0]));
-        let Ok(Admission::Open(incoming)) = store.admit(file.clone()) else {
+        let Ok(FileAdmission::Open(incoming)) = store.admit(file.clone()) else {
             panic!("it is new");
         };
-        assert!(matches!(store.admit(file.clone()), Ok(Admission::Busy)));
+        assert!(matches!(store.admit(file.clone()), Ok(FileAdmission::Busy)));
         assert!(incoming.receive(&mut &b"01234"[..]).is_err());
         // What was read in part is lost; what was written stays.
         fs::write(part_of(&store.file(&file).expect("a path")), "01234").expect("a file");
@@ -385,7 +388,7 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder");
         let store = Store::open(root.path().to_owned()).expect("it is new");
         let file = described(b"right");
-        let Ok(Admission::Open(incoming)) = store.admit(file.clone()) else {
+        let Ok(FileAdmission::Open(incoming)) = store.admit(file.clone()) else {
             panic!("it is new");
         };
         let received = incoming.receive(&mut &b"wrong"[..]).expect("all bytes");
@@ -404,7 +407,7 @@ mod tests {
     fn the_file_used_longest_ago_leaves_first() {
         let root = tempfile::tempdir().expect("a folder");
         let mut store = Store::open(root.path().to_owned()).expect("it is new");
-        let files: Vec<StoredFile> = [b"aaaa", b"bbbb", b"cccc"].map(|it| put(&store, it)).into();
+        let files: Vec<DeviceFile> = [b"aaaa", b"bbbb", b"cccc"].map(|it| put(&store, it)).into();
         for (hours, file) in files.iter().enumerate() {
             let path = store.file(file).expect("a path");
             let opened = File::options().write(true).open(path).expect("a file");
@@ -417,12 +420,12 @@ mod tests {
         let new = described(b"dddd");
         assert_eq!(store.missing(std::slice::from_ref(&new), 12), Ok(vec![0]));
         // The first is in use; the second left.
-        let left = |file: &StoredFile| store.file(file).is_ok_and(|path| path.is_file());
+        let left = |file: &DeviceFile| store.file(file).is_ok_and(|path| path.is_file());
         assert_eq!(
             [left(&files[0]), left(&files[1]), left(&files[2])],
             [true, false, true]
         );
-        let large = StoredFile { size: 100, ..new };
+        let large = DeviceFile { size: 100, ..new };
         assert!(store.missing(&[large], 50).is_err());
     }
 }

@@ -24,7 +24,7 @@ pub const START_LINE: &str = "pkgtool agent";
 const SIGN_INTERVAL: Duration = Duration::from_secs(2);
 /// How long a caller waits for a sign of the agent, and an agent for one of its caller.
 pub(super) const CALLER_PATIENCE: Duration = Duration::from_secs(20);
-const AGENT_PATIENCE: Duration = Duration::from_secs(60);
+const AGENT_PATIENCE: Duration = Duration::from_mins(1);
 
 /// Maximum size of a piece, in bytes.
 const MAX_PIECE_BYTES: usize = 64 << 10;

@@ -22,7 +22,7 @@ use tempfile::TempDir;
 
 use crate::library::NativeBackend;
 use crate::profile::nanoseconds;
-use crate::runtime::device::{Device, DeviceError};
+use crate::runtime::device::{DeviceError, RemoteDevice};
 use crate::runtime::process::attached::{TensorHead, receive_tensors};
 use crate::runtime::process::frame::receive;
 use crate::runtime::process::sandbox::Sandbox;
@@ -47,7 +47,7 @@ pub struct Launcher {
     /// Give a worker only the processor time that no other process wants.
     pub in_background: bool,
     /// The device on which workers run; `None` for this machine.
-    pub device: Option<Arc<Device>>,
+    pub device: Option<Arc<RemoteDevice>>,
 }
 
 /// A session in a worker process.
@@ -65,7 +65,7 @@ pub struct Worker {
     /// The state with which the next run begins, sent with that run.
     begins: RunStart,
     /// The device on which it runs; `None` for this machine.
-    device: Option<Arc<Device>>,
+    device: Option<Arc<RemoteDevice>>,
 }
 
 impl Launcher {
@@ -124,14 +124,16 @@ impl Launcher {
     /// Starts a process on a device.
     fn start_there(
         &self,
-        device: &Device,
+        device: &RemoteDevice,
         mut setup: Setup,
     ) -> Result<StartedProcess, EngineError> {
         let variables = setup
             .allocator()
             .map(|(name, value)| (name.to_owned(), value.to_owned()));
-        setup.move_to(device).map_err(unreachable)?;
-        let mut process = device.work(variables.to_vec()).map_err(unreachable)?;
+        setup.move_to(device).map_err(|error| unreachable(&error))?;
+        let mut process = device
+            .work(variables.to_vec())
+            .map_err(|error| unreachable(&error))?;
         process.begin(&setup, self.in_background);
         Ok((process, setup.engine, None))
     }
@@ -163,7 +165,7 @@ impl Launcher {
 type StartedProcess = (Process, String, Option<TempDir>);
 
 /// Converts an error of a device.
-fn unreachable(error: DeviceError) -> EngineError {
+fn unreachable(error: &DeviceError) -> EngineError {
     EngineError::Device(error.to_string())
 }
 
@@ -178,7 +180,7 @@ impl Worker {
         let mut request = request.clone();
         if let Some(device) = &self.device {
             let there = device.localized(&request.model, &request.options);
-            (request.model, request.options) = there.map_err(unreachable)?;
+            (request.model, request.options) = there.map_err(|error| unreachable(&error))?;
         }
         let load = WorkerRequest::Load {
             engine: self.engine.clone(),

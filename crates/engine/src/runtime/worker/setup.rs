@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
-use crate::runtime::device::{Device, DeviceError};
+use crate::runtime::device::{DeviceError, RemoteDevice};
 use crate::runtime::process::sandbox::{SandboxMode, SandboxPermissions};
 use crate::surroundings::Surroundings;
 use crate::{LoadOptions, LoadRequest, Provider};
@@ -98,7 +98,7 @@ impl Setup {
     }
 
     /// Puts the model on a device. The worker there finds what the device has.
-    pub(super) fn move_to(&mut self, device: &Device) -> Result<(), DeviceError> {
+    pub(super) fn move_to(&mut self, device: &RemoteDevice) -> Result<(), DeviceError> {
         if !self.model.as_os_str().is_empty() {
             (self.model, self.options) = device.localized(&self.model, &self.options)?;
         }

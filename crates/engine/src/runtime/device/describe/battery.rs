@@ -4,14 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::files::{ENTRY_LIMIT, read_line, read_number};
-use super::reading::{Scale, SensorReading, celsius};
+use super::reading::{SensorReading, TemperatureScale, celsius};
 
 /// The directory of the batteries and chargers.
 const BATTERIES: &str = "sys/class/power_supply";
 
 /// The state that a battery gives for itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Status {
+enum BatteryStatus {
     Charging,
     Discharging,
     /// The battery is full, or it is connected and does not charge.
@@ -30,14 +30,14 @@ pub fn battery_from_dumpsys(text: &str) -> SensorReading {
         values.next()?.1.trim().parse::<i32>().ok()
     };
     let status = match value("status") {
-        Some(2) => Status::Charging,
-        Some(3) => Status::Discharging,
-        Some(4 | 5) => Status::Idle,
-        _ => Status::Unknown,
+        Some(2) => BatteryStatus::Charging,
+        Some(3) => BatteryStatus::Discharging,
+        Some(4 | 5) => BatteryStatus::Idle,
+        _ => BatteryStatus::Unknown,
     };
     let scale = i64::from(value("scale").filter(|scale| *scale > 0).unwrap_or(100));
     let percent = value("level").map(|level| i64::from(level) * 100 / scale);
-    let temperature = value("temperature").and_then(|raw| celsius(raw, Scale::Tenths));
+    let temperature = value("temperature").and_then(|raw| celsius(raw, TemperatureScale::Tenths));
     let mut reading = SensorReading {
         temperature_c: temperature,
         sensor: temperature.map(|_| "battery".to_owned()),
@@ -51,14 +51,14 @@ pub fn battery_from_dumpsys(text: &str) -> SensorReading {
 /// Sets the battery's values from its status and from its numbers in any unit.
 fn set_battery(
     reading: &mut SensorReading,
-    status: Status,
+    status: BatteryStatus,
     current: Option<i32>,
     voltage: Option<i32>,
 ) {
     reading.battery_charging = match status {
-        Status::Charging => Some(true),
-        Status::Discharging | Status::Idle => Some(false),
-        Status::Unknown => None,
+        BatteryStatus::Charging => Some(true),
+        BatteryStatus::Discharging | BatteryStatus::Idle => Some(false),
+        BatteryStatus::Unknown => None,
     };
     reading.battery_current_ma = current.and_then(|current| milliamperes(current, status));
     reading.battery_volts = voltage.and_then(volts);
@@ -74,14 +74,14 @@ fn percentage(value: i64) -> Option<u8> {
 /// A device in use never takes less than 10 mA, so smaller numbers are in mA while the
 /// battery discharges. An almost full battery may take up less, so while it charges
 /// every number is in µA.
-fn milliamperes(raw: i32, status: Status) -> Option<f64> {
+fn milliamperes(raw: i32, status: BatteryStatus) -> Option<f64> {
     let size = f64::from(raw.unsigned_abs());
     match status {
-        Status::Discharging if raw == 0 => None,
-        Status::Discharging if size < 10_000.0 => Some(size),
-        Status::Discharging => Some(size / 1000.0),
-        Status::Charging => Some(0.0 - size / 1000.0),
-        Status::Idle | Status::Unknown => None,
+        BatteryStatus::Discharging if raw == 0 => None,
+        BatteryStatus::Discharging if size < 10_000.0 => Some(size),
+        BatteryStatus::Discharging => Some(size / 1000.0),
+        BatteryStatus::Charging => Some(0.0 - size / 1000.0),
+        BatteryStatus::Idle | BatteryStatus::Unknown => None,
     }
 }
 
@@ -121,16 +121,16 @@ pub(super) fn battery(root: &Path) -> Option<PathBuf> {
 /// Puts the values of the battery into a reading.
 pub(super) fn read_battery(battery: &Path, reading: &mut SensorReading) {
     let status = match read_line(&battery.join("status")).as_deref() {
-        Some("Charging") => Status::Charging,
-        Some("Discharging") => Status::Discharging,
-        Some("Full" | "Not charging") => Status::Idle,
-        _ => Status::Unknown,
+        Some("Charging") => BatteryStatus::Charging,
+        Some("Discharging") => BatteryStatus::Discharging,
+        Some("Full" | "Not charging") => BatteryStatus::Idle,
+        _ => BatteryStatus::Unknown,
     };
     reading.battery_percent = read_number(&battery.join("capacity")).and_then(percentage);
     let current = read_number(&battery.join("current_now"));
     let voltage = read_number(&battery.join("voltage_now"));
     set_battery(reading, status, current, voltage);
-    if reading.power_mw.is_none() && status == Status::Discharging {
+    if reading.power_mw.is_none() && status == BatteryStatus::Discharging {
         // Many laptops give the power in µW in place of the current.
         let power = read_number::<i32>(&battery.join("power_now"));
         let power = power.map(|power| f64::from(power.unsigned_abs()) / 1000.0);
@@ -153,17 +153,20 @@ mod tests {
     #[test]
     fn odd_currents_are_understood_or_ignored() {
         let current = milliamperes;
-        assert_eq!(current(-320, Status::Discharging), Some(320.0));
-        assert_eq!(current(450_000, Status::Discharging), Some(450.0));
-        assert_eq!(current(i32::MIN, Status::Charging), Some(-2_147_483.648));
-        assert_eq!(current(9_999, Status::Discharging), Some(9_999.0));
-        assert_eq!(current(10_000, Status::Discharging), Some(10.0));
-        assert_eq!(current(9_999, Status::Charging), Some(-9.999));
-        assert_eq!(current(-1_250, Status::Charging), Some(-1.25));
-        assert_eq!(current(0, Status::Charging), Some(0.0));
-        assert_eq!(current(0, Status::Discharging), None);
-        assert_eq!(current(976, Status::Idle), None);
-        assert_eq!(current(-976, Status::Unknown), None);
+        assert_eq!(current(-320, BatteryStatus::Discharging), Some(320.0));
+        assert_eq!(current(450_000, BatteryStatus::Discharging), Some(450.0));
+        assert_eq!(
+            current(i32::MIN, BatteryStatus::Charging),
+            Some(-2_147_483.648)
+        );
+        assert_eq!(current(9_999, BatteryStatus::Discharging), Some(9_999.0));
+        assert_eq!(current(10_000, BatteryStatus::Discharging), Some(10.0));
+        assert_eq!(current(9_999, BatteryStatus::Charging), Some(-9.999));
+        assert_eq!(current(-1_250, BatteryStatus::Charging), Some(-1.25));
+        assert_eq!(current(0, BatteryStatus::Charging), Some(0.0));
+        assert_eq!(current(0, BatteryStatus::Discharging), None);
+        assert_eq!(current(976, BatteryStatus::Idle), None);
+        assert_eq!(current(-976, BatteryStatus::Unknown), None);
         for raw in [12, 12_000, 12_000_000] {
             assert_eq!(volts(raw), Some(12.0));
         }

@@ -33,13 +33,13 @@ pub(super) fn clusters(root: &Path) -> Vec<CoreCluster> {
 
 /// The implementer and part, or the name, of a core in `/proc/cpuinfo`.
 #[derive(Default)]
-struct Identity {
+struct CoreIdentity {
     implementer: Option<u32>,
     part: Option<u32>,
     model_name: Option<String>,
 }
 
-impl Identity {
+impl CoreIdentity {
     fn name(&self) -> Option<String> {
         match (self.implementer, self.part) {
             (Some(implementer), Some(part)) => Some(core_name(implementer, part)),
@@ -51,9 +51,9 @@ impl Identity {
 /// The content of `/proc/cpuinfo`.
 #[derive(Default)]
 pub(super) struct CpuInfo {
-    cores: BTreeMap<u32, Identity>,
+    cores: BTreeMap<u32, CoreIdentity>,
     /// The lines outside of the cores' blocks; older Arm kernels write one part for all.
-    common: Identity,
+    common: CoreIdentity,
     pub(super) hardware: Option<String>,
     pub(super) model_name: Option<String>,
     /// The name of the cores that a cut file leaves out, when all others share it.
@@ -69,7 +69,7 @@ impl CpuInfo {
         }
         let whole = text.rfind("\n\n").map_or("", |end| &text[..end]);
         let mut info = Self::parse(whole);
-        let names: BTreeSet<_> = info.cores.values().map(Identity::name).collect();
+        let names: BTreeSet<_> = info.cores.values().map(CoreIdentity::name).collect();
         if names.len() == 1 {
             info.rest = names.into_iter().next().flatten();
         }
@@ -125,7 +125,7 @@ impl CpuInfo {
             _ => self
                 .cores
                 .get(&core)
-                .and_then(Identity::name)
+                .and_then(CoreIdentity::name)
                 .or_else(|| self.common.name())
                 .or_else(|| self.rest.clone()),
         }

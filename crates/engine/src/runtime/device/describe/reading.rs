@@ -62,7 +62,7 @@ impl SensorReading {
 
 /// How the numbers of a temperature sensor are to be understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scale {
+pub(super) enum TemperatureScale {
     /// Thousandths of a degree, or whole or tenths of degrees when the number is small.
     Guess,
     /// Thousandths of a degree; smaller numbers are no temperatures.
@@ -72,12 +72,12 @@ pub(super) enum Scale {
 }
 
 /// Returns a temperature in degrees, when it is one that a running device can have.
-pub(super) fn celsius(raw: i32, scale: Scale) -> Option<f64> {
+pub(super) fn celsius(raw: i32, scale: TemperatureScale) -> Option<f64> {
     let raw_value = f64::from(raw);
     let degrees = match (scale, raw) {
-        (Scale::Tenths, _) | (Scale::Guess, 130..1000) => raw_value / 10.0,
-        (Scale::Guess, ..130) => raw_value,
-        (Scale::Thousandths, ..1000) => return None,
+        (TemperatureScale::Tenths, _) | (TemperatureScale::Guess, 130..1000) => raw_value / 10.0,
+        (TemperatureScale::Guess, ..130) => raw_value,
+        (TemperatureScale::Thousandths, ..1000) => return None,
         _ => raw_value / 1000.0,
     };
     (degrees > 0.0 && degrees < 130.0).then_some(degrees)

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use super::battery::{battery, read_battery};
 use super::cores::{CPU, clusters};
 use super::files::{ENTRY_LIMIT, numbered, read_line, read_number};
-use super::reading::{Scale, SensorReading, celsius};
+use super::reading::{SensorReading, TemperatureScale, celsius};
 
 /// The part whose temperature a sensor gives, the best kind first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum SensorKind {
     Processor,
     Battery,
     Other,
@@ -22,8 +22,8 @@ enum Kind {
 struct Probe {
     name: String,
     path: PathBuf,
-    kind: Kind,
-    scale: Scale,
+    kind: SensorKind,
+    scale: TemperatureScale,
 }
 
 impl Probe {
@@ -31,9 +31,9 @@ impl Probe {
         let kind = kind(&name)?;
         // Qualcomm's zone `soc` holds the missing charge of the battery in percent.
         let scale = if name.eq_ignore_ascii_case("soc") {
-            Scale::Thousandths
+            TemperatureScale::Thousandths
         } else {
-            Scale::Guess
+            TemperatureScale::Guess
         };
         Some(Self {
             name,
@@ -70,9 +70,13 @@ impl Sensors {
             .filter(|probe| probe.read().is_some())
             .map(|probe| probe.kind)
             .collect();
-        let kind = [Kind::Processor, Kind::Battery, Kind::Other]
-            .into_iter()
-            .find(|kind| readable.contains(kind));
+        let kind = [
+            SensorKind::Processor,
+            SensorKind::Battery,
+            SensorKind::Other,
+        ]
+        .into_iter()
+        .find(|kind| readable.contains(kind));
         probes.retain(|probe| Some(probe.kind) == kind);
         Self::with_probes(root, probes)
     }
@@ -168,8 +172,8 @@ fn probes(root: &Path) -> Vec<Probe> {
         probes.extend(name.filter(|_| path.exists()).map(|name| Probe {
             name: name.into_owned(),
             path,
-            kind: Kind::Battery,
-            scale: Scale::Tenths,
+            kind: SensorKind::Battery,
+            scale: TemperatureScale::Tenths,
         }));
     }
     probes
@@ -200,7 +204,7 @@ fn monitor_probes(monitor: &Path, driver: &str) -> Vec<Probe> {
 }
 
 /// Returns what a sensor of this name measures, or nothing when it is no temperature.
-fn kind(name: &str) -> Option<Kind> {
+fn kind(name: &str) -> Option<SensorKind> {
     const FOREIGN: [&str; 10] = [
         "socd", "bcl", "ibat", "vbat", "vph", "ocp", "smpl", "vdroop", "uvlo", "batoilo",
     ];
@@ -238,11 +242,11 @@ fn kind(name: &str) -> Option<Kind> {
     if any(&FOREIGN) {
         None
     } else if any(&BATTERY) {
-        Some(Kind::Battery)
+        Some(SensorKind::Battery)
     } else if any(&PROCESSOR) && !any(&OUTSIDE) {
-        Some(Kind::Processor)
+        Some(SensorKind::Processor)
     } else {
-        Some(Kind::Other)
+        Some(SensorKind::Other)
     }
 }
 
