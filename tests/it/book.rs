@@ -66,6 +66,11 @@ fn run(line: &str) -> String {
         .args(arguments)
         .current_dir(root())
         .env("NO_COLOR", "1")
+        // Sessions remove what they sent to devices.
+        .env(
+            "XDG_CACHE_HOME",
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"),
+        )
         .output()
         .expect("the binary runs");
     // 70 is a bug of the tool; a session that shows findings ends with 1.

@@ -15,6 +15,8 @@ use pkgtool_engine::runtime::machine::Machine;
 
 /// Folder of the user's data directory with binaries for devices.
 const PROGRAMS: &str = "devices";
+/// File of hashes there.
+const HASHES: &str = "hashes.json";
 
 /// Options of devices.
 #[derive(Debug, Clone, clap::Args)]
@@ -100,7 +102,7 @@ impl DeviceArgs {
         if self.on.0.len() <= 1 {
             return Ok(());
         }
-        let reason = "--on takes one device here; `bench` and `compare` take several";
+        let reason = "--on takes one device here: `bench` without a baseline and `compare` of two sides take several";
         Err(Failure::Other(reason.to_owned()))
     }
 
@@ -150,6 +152,9 @@ impl DeviceUse {
             directory: self.device_dir.clone(),
             libraries: self.device_lib.clone(),
             most_bytes: self.device_space,
+            hashes: data_dir::folder(None, PROGRAMS)
+                .ok()
+                .map(|it| it.join(HASHES)),
             sent: progress::sent,
         }
     }

@@ -148,6 +148,9 @@ pub(super) struct ExecutionSideEngine {
     pub(super) byte_sums: Option<ByteSums>,
     /// Sandbox of the worker process.
     sandbox: Option<Sandbox>,
+    /// The device that runs it, unless it is this machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<String>,
 }
 
 impl ExecutionSideEngine {
@@ -160,6 +163,7 @@ impl ExecutionSideEngine {
             reading: side.reading(started),
             byte_sums: started.placement.byte_sums,
             sandbox: started.sandbox.clone(),
+            device: started.worker.device().map(ToString::to_string),
         }
     }
 

@@ -189,6 +189,11 @@ impl TargetArgs {
         launcher.timeout = self.timeout;
         launcher.memory_limit = Some(self.memory_limit());
         launcher.device = self.device.how.connect(device)?;
+        let also_here = self.device.each().contains(&DeviceAddress::Local);
+        if launcher.device.is_some() && self.ort_lib.is_some() && !also_here {
+            let reason = "--ort-lib names a library of this machine: give one for the device with --device-lib";
+            return Err(Failure::Other(reason.to_owned()));
+        }
         Ok(launcher)
     }
 

@@ -83,6 +83,10 @@ struct EngineInstallations {
 
 /// Runs the command.
 pub(in super::super) fn run(args: &BackendsArgs) -> Result<Exit, Failure> {
+    args.device.require_one()?;
+    if let Some(device) = args.device.how.connect(args.device.first())? {
+        return there(args, &device);
+    }
     if let Some(None) = args.operators {
         if args.ort_lib.is_some() {
             return Err(Failure::Other(
@@ -91,10 +95,6 @@ pub(in super::super) fn run(args: &BackendsArgs) -> Result<Exit, Failure> {
         }
         report::print(&OperatorList::list(), args.json)?;
         return Ok(Exit::Clean);
-    }
-    args.device.require_one()?;
-    if let Some(device) = args.device.how.connect(args.device.first())? {
-        return there(args, &device);
     }
     let launcher = Launcher::new()
         .map_err(|error| Failure::Other(format!("cannot find the pkgtool binary: {error}")))?;

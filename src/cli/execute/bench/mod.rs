@@ -20,12 +20,14 @@ use baseline::Baseline;
 use gate::{GateArgs, GateJudge};
 use pkgtool_base::diagnostic::book;
 use pkgtool_engine::runtime::busy::LoadMeter;
+use pkgtool_engine::runtime::device::DeviceAddress;
+use pkgtool_engine::runtime::machine::Machine;
 use pkgtool_engine::runtime::measure::{self, Amount, MeasurePlan, Series};
 use pkgtool_engine::runtime::target::Started;
 use pkgtool_engine::runtime::worker::Worker;
 use pkgtool_engine::tensor::Tensor;
 use pkgtool_engine::tensor::input::{self, Generator, InputArgs, InputError};
-use report::{BenchReport, SeriesReport};
+use report::{BenchReport, MeasuredDevice, SeriesReport};
 
 /// Arguments of `pkgtool bench`.
 #[derive(Debug, clap::Args)]
@@ -117,7 +119,9 @@ struct StartedSide {
 /// Runs the command.
 pub(in super::super) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
     let sides = args.sides.sides(&args.paths, &args.target)?;
-    let machine = args.target.device.machine(args.target.device.first())?;
+    let devices = devices(args)?;
+    let machine = devices.first().map(|first| first.machine.clone());
+    let machine = machine.unwrap_or_else(Machine::this);
     let threads = args.target.threads;
     let gate = &args.gate;
     let baseline = gate.baseline.as_deref();
@@ -141,12 +145,15 @@ pub(in super::super) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
     if baseline.is_some() || gate.write_baseline.is_some() {
         reference = Some(baseline::start_reference(&args.target)?);
     }
-    let meter = LoadMeter::start(
-        started
-            .iter()
-            .map(|side| side.started.worker.id())
-            .chain(reference.iter().map(|reference| reference.worker.id())),
-    );
+    // The load of this machine says nothing about another one.
+    let meter = devices.is_empty().then(|| {
+        LoadMeter::start(
+            started
+                .iter()
+                .map(|side| side.started.worker.id())
+                .chain(reference.iter().map(|reference| reference.worker.id())),
+        )
+    });
     let labels: Vec<String> = sides
         .iter()
         .zip(&started)
@@ -161,7 +168,7 @@ pub(in super::super) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
         labels: &labels,
     };
     let measured = measure(args, &sides, (&mut started, reference.as_mut()), &judge)?;
-    let other_load = meter.finish();
+    let other_load = meter.and_then(LoadMeter::finish);
     let series = &measured[..sides.len()];
     let mut reports = Vec::new();
     let mut profiles = Vec::new();
@@ -180,6 +187,7 @@ pub(in super::super) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
     }
     let report =
         BenchReport::new(machine, threads, &args.plan(), reports).under(other_load, gate.max_ratio);
+    let report = report.on(devices);
     finish(args, &sides, &report, &measured)?;
     args.profile.write_trace(profiles.iter())?;
     Ok(if report.is_slower() {
@@ -187,6 +195,25 @@ pub(in super::super) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
     } else {
         Exit::Clean
     })
+}
+
+/// Describes the devices that the user named; empty if everything runs on this machine.
+fn devices(args: &BenchArgs) -> Result<Vec<MeasuredDevice>, Failure> {
+    let device = &args.target.device;
+    if device.each().iter().all(|it| *it == DeviceAddress::Local) {
+        return Ok(Vec::new());
+    }
+    let gate = &args.gate;
+    if gate.baseline.is_some() || gate.write_baseline.is_some() {
+        device.require_one()?;
+    }
+    let described = device.each().iter().map(|address| {
+        Ok(MeasuredDevice {
+            address: address.to_string(),
+            machine: device.machine(address)?,
+        })
+    });
+    described.collect()
 }
 
 /// Writes all files, and prints the report.

@@ -26,8 +26,11 @@ pub(super) struct BenchReport {
     tool_version: &'static str,
     /// When the benchmark ended, in UTC.
     pub(super) date: String,
-    /// The machine that ran the benchmark.
+    /// The machine that ran the benchmark: the first device, if there are any.
     pub(super) machine: Machine,
+    /// The devices, in the order of the command line; empty if everything ran on this machine.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    devices: Vec<MeasuredDevice>,
     threads: Option<u16>,
     warm_up_runs: u64,
     rounds: u32,
@@ -39,6 +42,13 @@ pub(super) struct BenchReport {
     pub(super) max_ratio: Option<f64>,
     /// The measured series, in the order of the command line.
     pub(super) series: Vec<SeriesReport>,
+}
+
+/// A device of a benchmark.
+#[derive(Debug, Serialize)]
+pub(super) struct MeasuredDevice {
+    pub(super) address: String,
+    pub(super) machine: Machine,
 }
 
 /// One measured series: a model on an engine.
@@ -149,7 +159,12 @@ impl SeriesReport {
 
 impl CommandReport for BenchReport {
     fn write(&self, text: &mut String) -> std::fmt::Result {
-        writeln!(text, "{}", self.machine)?;
+        for device in &self.devices {
+            writeln!(text, "{}: {}", defuse_line(&device.address), device.machine)?;
+        }
+        if self.devices.is_empty() {
+            writeln!(text, "{}", self.machine)?;
+        }
         writeln!(text, "{}", self.conditions())?;
         if let Some(noise) = self.noise() {
             writeln!(text, "{noise}")?;
@@ -192,6 +207,7 @@ impl BenchReport {
             tool_version: env!("CARGO_PKG_VERSION"),
             date: Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true),
             machine,
+            devices: Vec::new(),
             threads,
             warm_up_runs: plan.warm_up,
             rounds: plan.rounds,
@@ -210,6 +226,11 @@ impl BenchReport {
             max_ratio,
             ..self
         }
+    }
+
+    /// Adds the devices.
+    pub(super) fn on(self, devices: Vec<MeasuredDevice>) -> Self {
+        Self { devices, ..self }
     }
 
     /// Returns whether a series is slower than the limit.

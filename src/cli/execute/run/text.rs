@@ -29,13 +29,19 @@ pub(super) fn render(stages: &[CompletedRun]) -> String {
 
 /// Names the model and the engine that ran it.
 pub(super) fn ran(selection: &Selection, started: &Started) -> String {
-    let fallback = if started.candidate.fallback {
-        " as a fallback"
-    } else {
-        ""
-    };
-    let model = defuse_line(&what(selection));
-    format!("{model}, on {}{fallback}", started.candidate)
+    format!("{}, {}", defuse_line(&what(selection)), place(started))
+}
+
+/// Names the engine, and the device if it is not this machine.
+fn place(started: &Started) -> String {
+    let mut place = format!("on {}", started.candidate);
+    if started.candidate.fallback {
+        place += " as a fallback";
+    }
+    if let Some(device) = started.worker.device() {
+        place += &format!(" on {}", defuse_line(&device.to_string()));
+    }
+    place
 }
 
 /// Maximum number of feeds that are listed.
@@ -46,15 +52,10 @@ fn head(text: &mut String, stage: &CompletedRun) -> std::fmt::Result {
     let signature = &stage.selection.signature;
     writeln!(
         text,
-        "{}, method {}, on {}{}",
+        "{}, method {}, {}",
         defuse_line(&what(&stage.selection)),
         defuse_line(&signature.method),
-        started.candidate,
-        if started.candidate.fallback {
-            " as a fallback"
-        } else {
-            ""
-        }
+        place(started)
     )?;
     if let Some(reading) = stage.reading() {
         writeln!(text, "  {reading}")?;

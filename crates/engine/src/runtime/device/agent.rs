@@ -44,7 +44,10 @@ pub fn serve(version: VersionText) -> io::Result<()> {
             }
             AgentRequest::Clean => {
                 let cleaned = store.clean().map(AgentReply::Cleaned);
-                return send(&mut channel, cleaned);
+                send(&mut channel, cleaned)?;
+                drop(channel);
+                caller.end("its files were removed");
+                return Ok(());
             }
             AgentRequest::Put(file) => receive_file(&store, file, &mut channel)?,
             request => answer(request, &mut store, &program, version),

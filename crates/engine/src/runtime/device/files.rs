@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
 use super::error::DeviceError;
+use super::hashes::KnownHashes;
 use super::protocol::DeviceFile;
-use pkgtool_base::source::same_bytes::sha256;
 use pkgtool_model as model;
 
 /// Maximum number of files of a model.
@@ -25,7 +25,7 @@ pub(super) struct SentModel {
 
 impl SentModel {
     /// Reads the files of a model.
-    pub(super) fn of(path: &Path) -> Result<Self, DeviceError> {
+    pub(super) fn of(path: &Path, hashes: &KnownHashes) -> Result<Self, DeviceError> {
         let fault = |error: io::Error| DeviceError::File {
             path: path.to_owned(),
             error,
@@ -48,23 +48,23 @@ impl SentModel {
         }
         let mut files = Vec::new();
         for (below, place) in places {
-            files.push((stored(below, &place)?, place));
+            files.push((stored(below, &place, hashes)?, place));
         }
         Ok(Self { model: name, files })
     }
 }
 
 /// Describes a file by its content.
-pub(super) fn stored(path: String, place: &Path) -> Result<DeviceFile, DeviceError> {
-    let fault = |error: io::Error| DeviceError::File {
+pub(super) fn stored(
+    path: String,
+    place: &Path,
+    hashes: &KnownHashes,
+) -> Result<DeviceFile, DeviceError> {
+    let (size, sha256) = hashes.of(place).map_err(|error| DeviceError::File {
         path: place.to_owned(),
         error,
-    };
-    Ok(DeviceFile {
-        path,
-        sha256: sha256(place).map_err(fault)?,
-        size: place.metadata().map_err(fault)?.len(),
-    })
+    })?;
+    Ok(DeviceFile { path, sha256, size })
 }
 
 /// Adds all files of a folder.
@@ -136,11 +136,12 @@ mod tests {
     #[test]
     fn a_folder_is_taken_whole() {
         let folder = tempfile::tempdir().expect("a folder");
+        let hashes = KnownHashes::default();
         let package = folder.path().join("m.mlpackage");
         std::fs::create_dir_all(package.join("Data/weights")).expect("a folder");
         std::fs::write(package.join("Manifest.json"), "{}").expect("a file");
         std::fs::write(package.join("Data/weights/weight.bin"), "w").expect("a file");
-        let files = SentModel::of(&package).expect("it is there");
+        let files = SentModel::of(&package, &hashes).expect("it is there");
         assert_eq!(files.model, "m.mlpackage");
         let paths: Vec<&str> = files.files.iter().map(|(file, _)| &*file.path).collect();
         let expected = [
@@ -148,6 +149,6 @@ mod tests {
             "m.mlpackage/Manifest.json",
         ];
         assert_eq!(paths, expected);
-        assert!(SentModel::of(&folder.path().join("absent")).is_err());
+        assert!(SentModel::of(&folder.path().join("absent"), &hashes).is_err());
     }
 }

@@ -9,6 +9,7 @@ use super::WORK;
 use super::address::DeviceAddress;
 use super::error::DeviceError;
 use super::files::stored;
+use super::hashes::KnownHashes;
 use super::options::DeviceOptions;
 use super::protocol::DeviceFile;
 use super::shell::{DeviceShell, quoted};
@@ -64,7 +65,7 @@ impl Installed {
     /// Puts the binary on the device, unless it is there.
     pub(super) fn on(
         address: &DeviceAddress,
-        options: &DeviceOptions,
+        (options, hashes): (&DeviceOptions, &KnownHashes),
     ) -> Result<Self, DeviceError> {
         let mut shell = DeviceShell::open(address)?;
         let given = options.directory.as_deref().or(address.directory());
@@ -88,7 +89,7 @@ impl Installed {
             processor: processor.clone(),
         };
         let program = find_program(address, &kind, options)?;
-        let binary = stored(String::new(), &program)?;
+        let binary = stored(String::new(), &program, hashes)?;
         let folder = format!("{directory}/{PROGRAMS}");
         let place = format!("{folder}/{}", binary.sha256);
         let size = shell.run(

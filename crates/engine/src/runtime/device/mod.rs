@@ -15,6 +15,8 @@ mod error;
 #[cfg(unix)]
 mod files;
 #[cfg(unix)]
+mod hashes;
+#[cfg(unix)]
 mod install;
 mod options;
 mod protocol;

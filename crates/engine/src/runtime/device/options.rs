@@ -23,6 +23,8 @@ pub struct DeviceOptions {
     pub libraries: Vec<PathBuf>,
     /// Maximum size of all files on the device, in bytes.
     pub most_bytes: u64,
+    /// File in which hashes of files of this machine are kept.
+    pub hashes: Option<PathBuf>,
     /// Is told the name of a file, the number of its bytes that are sent, and its size.
     pub sent: fn(&str, u64, u64),
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use super::address::DeviceAddress;
 use super::error::DeviceError;
 use super::files::{SentModel, stored};
+use super::hashes::KnownHashes;
 use super::install::Installed;
 use super::options::DeviceOptions;
 use super::protocol::{
@@ -34,6 +35,7 @@ const BUSY_PAUSE: Duration = Duration::from_millis(500);
 pub struct RemoteDevice {
     address: DeviceAddress,
     options: DeviceOptions,
+    hashes: KnownHashes,
     installed: Mutex<Installed>,
     /// The agent that places files. Its folders stay as long as it lives.
     agent: Mutex<Option<Agent>>,
@@ -58,10 +60,12 @@ enum AskError {
 impl RemoteDevice {
     /// Connects with a device. The tool's binary is sent if it is not there.
     pub fn open(address: &DeviceAddress, options: DeviceOptions) -> Result<Arc<Self>, DeviceError> {
-        let installed = Installed::on(address, &options)?;
+        let hashes = KnownHashes::read(options.hashes.clone());
+        let installed = Installed::on(address, (&options, &hashes))?;
         let device = Self {
             address: address.clone(),
             options,
+            hashes,
             installed: Mutex::new(installed),
             agent: Mutex::default(),
             surroundings: Mutex::default(),
@@ -138,7 +142,7 @@ impl RemoteDevice {
             let name = library.file_name().unwrap_or_default().to_string_lossy();
             let all = self.options.libraries.iter().map(|path| {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
-                Ok((stored(name.into_owned(), path)?, path.clone()))
+                Ok((stored(name.into_owned(), path, &self.hashes)?, path.clone()))
             });
             Ok(SentModel {
                 model: name.into_owned(),
@@ -148,7 +152,7 @@ impl RemoteDevice {
     }
 
     fn place_model(&self, model: &Path) -> Result<PathBuf, DeviceError> {
-        self.place(model, || SentModel::of(model))
+        self.place(model, || SentModel::of(model, &self.hashes))
     }
 
     /// Puts files on the device, unless they are there. Returns the place of the one that is named.
@@ -193,7 +197,7 @@ impl RemoteDevice {
         let known = lock(&self.installed).clone();
         match known.start(&self.address) {
             Err(DeviceError::Program { .. }) => {
-                let installed = Installed::on(&self.address, &self.options)?;
+                let installed = Installed::on(&self.address, (&self.options, &self.hashes))?;
                 let started = installed.start(&self.address)?;
                 *lock(&self.installed) = installed;
                 Ok(started)

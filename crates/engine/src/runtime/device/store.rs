@@ -297,12 +297,15 @@ fn folder_name(files: &[DeviceFile]) -> String {
         hash.update(format!("{}\0{}\n", file.path, file.sha256));
     }
     let digest = hash.finalize();
-    let mut name = String::new();
-    for byte in digest.iter().take(16) {
+    hexadecimal(&digest[..16])
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
         // Writing to a string cannot fail.
-        let _ = write!(name, "{byte:02x}");
-    }
-    name
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// Returns a relative path that stays below its folder.
@@ -319,9 +322,14 @@ fn checked_path(path: &str) -> Result<&Path, String> {
     }
 }
 
-/// Makes a link, or a copy where the system has no links.
+/// Makes a link, or a copy where the system has no links. A library is no symbolic link: it finds others beside its own
+/// place.
 fn link_to(place: &Path, link: &Path) -> io::Result<()> {
-    // Android's shell may not make hard links.
+    let name = link.file_name().unwrap_or_default().to_string_lossy();
+    if name.contains(".so") || name.ends_with(".dylib") {
+        // Android's shell may not make hard links.
+        return fs::hard_link(place, link).or_else(|_| fs::copy(place, link).map(drop));
+    }
     std::os::unix::fs::symlink(place, link).or_else(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => Err(error),
         _ => fs::copy(place, link).map(drop),
@@ -343,7 +351,7 @@ mod tests {
         let digest = Sha256::digest(bytes);
         DeviceFile {
             path: "a/model.pte".to_owned(),
-            sha256: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+            sha256: hexadecimal(&digest),
             size: bytes.len() as u64,
         }
     }

@@ -22,7 +22,7 @@ use tempfile::TempDir;
 
 use crate::library::NativeBackend;
 use crate::profile::nanoseconds;
-use crate::runtime::device::{DeviceError, RemoteDevice};
+use crate::runtime::device::{DeviceAddress, DeviceError, RemoteDevice};
 use crate::runtime::process::attached::{TensorHead, receive_tensors};
 use crate::runtime::process::frame::receive;
 use crate::runtime::process::sandbox::Sandbox;
@@ -113,12 +113,18 @@ impl Launcher {
             _scratch: scratch,
             engine,
             timeout: self.timeout,
-            memory_limit: self.memory_limit.and_then(MemoryLimit::now),
+            memory_limit: self.limit(),
             load_time: Duration::ZERO,
             kept: None,
             begins: RunStart::AsLeft,
             device: self.device.clone(),
         })
+    }
+
+    /// Returns the limit on memory. The free memory of this machine is no limit for a device.
+    fn limit(&self) -> Option<RunLimit> {
+        let limit = self.memory_limit.and_then(MemoryLimit::now);
+        limit.filter(|limit| self.device.is_none() || limit.is_chosen())
     }
 
     /// Starts a process on a device.
@@ -199,6 +205,11 @@ impl Worker {
     /// Returns a handle that ends the process from another thread.
     pub fn stopper(&self) -> Stopper {
         self.process.stopper()
+    }
+
+    /// Returns the address of the device on which it runs; `None` for this machine.
+    pub fn device(&self) -> Option<&DeviceAddress> {
+        Some(self.device.as_ref()?.address())
     }
 
     /// Returns the process id.
