@@ -8,7 +8,8 @@
 #[cfg(target_os = "linux")]
 mod linux;
 mod macos;
-#[cfg(target_os = "linux")]
+// The filters of seccompiler are for 64-bit processors.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod syscalls;
 
 use std::fmt;
