@@ -176,12 +176,12 @@ use linux::confine;
 
 /// The parent has started the process in the system's sandbox.
 #[cfg(target_os = "macos")]
-fn confine(allowed: &Allowed) -> Sandbox {
+fn confine(allowed: &SandboxPermissions) -> Sandbox {
     Sandbox::without(Vec::new(), allowed.devices.clone())
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
-fn confine(_: &Allowed) -> Sandbox {
+fn confine(_: &SandboxPermissions) -> Sandbox {
     Sandbox::none("this system has no sandbox that pkgtool can use")
 }
 
