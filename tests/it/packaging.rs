@@ -4,6 +4,7 @@
 //! that all places name the same version.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -23,6 +24,18 @@ fn is_there(program: &str, test: &str) -> bool {
         say(&format!("SKIPPED {test}: {program} is missing"));
     }
     found
+}
+
+/// Returns the names of the binaries for devices, by the targets in the source.
+fn device_binaries() -> Vec<String> {
+    let source = root().join("crates/engine/src/runtime/device/install.rs");
+    let source = fs::read_to_string(source).expect("the source");
+    let targets = source
+        .split('"')
+        .filter(|text| text.contains("-linux-musl"));
+    let names: Vec<String> = targets.map(|target| format!("pkgtool-{target}")).collect();
+    assert_eq!(names.len(), 3, "{names:?}");
+    names
 }
 
 #[track_caller]
@@ -123,6 +136,83 @@ fn binstall_looks_for_what_is_released() {
     assert!(script.contains("f\"{name}.tar.gz\"") && script.contains("f\"{name}/{file}\""));
 }
 
+#[test]
+fn every_place_names_the_targets_of_devices() {
+    for place in [
+        ".github/workflows/release.yml",
+        "packaging/build-static",
+        "packaging/build-wheels",
+        "packaging/npm/build.mjs",
+        "packaging/pack-release",
+    ] {
+        let text = fs::read_to_string(root().join(place)).expect(place);
+        for name in device_binaries() {
+            let target = name.strip_prefix("pkgtool-").expect("a target");
+            assert!(text.contains(target), "{place} lacks {target}");
+        }
+    }
+}
+
+/// Writes a wheel that has these programs, which contain their names.
+fn write_wheel(path: &Path, programs: &[String]) {
+    let mut wheel = zip::ZipWriter::new(fs::File::create(path).expect("a file"));
+    let stored =
+        zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
+    let scripts = programs
+        .iter()
+        .map(|name| format!("pkgtool-{VERSION}.data/scripts/{name}"));
+    let bill = format!("pkgtool-{VERSION}.dist-info/sboms/pkgtool.cyclonedx.json");
+    for name in scripts.chain([bill]) {
+        wheel.start_file(&name, stored).expect("an entry");
+        wheel.write_all(name.as_bytes()).expect("an entry");
+    }
+    wheel.finish().expect("an archive");
+}
+
+#[test]
+fn an_archive_of_a_release_has_the_binaries_for_devices() {
+    const TEST: &str = "an_archive_of_a_release_has_the_binaries_for_devices";
+    if !is_there("python3", TEST) || !is_there("tar", TEST) {
+        return;
+    }
+    let place = tempfile::tempdir().expect("a directory");
+    let place = place.path();
+    let wheels = place.join("wheels");
+    fs::create_dir(&wheels).expect("a directory");
+    let wheel = wheels.join(format!(
+        "pkgtool-{VERSION}-py3-none-manylinux_2_28_x86_64.whl"
+    ));
+    let pack = |out: &Path| {
+        let mut command = Command::new("python3");
+        command.arg(root().join("packaging/pack-release"));
+        command.arg(&wheels).arg(out);
+        command
+    };
+    let mut programs = device_binaries();
+    programs.push("pkgtool".to_owned());
+    write_wheel(&wheel, &programs);
+    let out = place.join("out");
+    succeed(&mut pack(&out));
+    let name = format!("pkgtool-{VERSION}-x86_64-unknown-linux-gnu");
+    let listed = succeed(
+        Command::new("tar")
+            .arg("-tzf")
+            .arg(out.join(format!("{name}.tar.gz"))),
+    );
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    for program in &programs {
+        let entry = format!("{name}/{program}");
+        assert!(listed.lines().any(|line| line == entry), "{listed}");
+    }
+    let missing = programs.remove(0);
+    assert!(out.join("binaries/devices").join(&missing).is_file());
+    write_wheel(&wheel, &programs);
+    let refused = pack(&place.join("again")).output().expect("python3 runs");
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains(&missing), "{said}");
+}
+
 /// The npm packages start the binary when they are installed into a project from npm's archives.
 #[cfg(target_os = "linux")]
 #[test]
@@ -142,11 +232,17 @@ fn the_npm_packages_start_the_binary() {
     let place = tempfile::tempdir().expect("a directory");
     let place = place.path();
     let build = root().join("packaging/npm/build.mjs");
+    let devices = place.join("devices");
+    fs::create_dir(&devices).expect("a directory");
+    for name in device_binaries() {
+        fs::write(devices.join(&name), &name).expect("a file");
+    }
     let node = || Command::new("node");
     succeed(
         node()
             .arg(&build)
             .arg(place.join("npm"))
+            .arg(format!("devices={}", devices.display()))
             .arg(format!("{platform}={PROGRAM}")),
     );
     let npm = |directory: &Path, arguments: &[&str]| {
@@ -193,6 +289,11 @@ fn the_npm_packages_start_the_binary() {
         .current_dir(root())
         .output();
     assert_eq!(run(&same).output().ok(), direct.ok());
+    // The binary looks for those of devices beside itself.
+    let beside = project.join("node_modules/@pkgtool").join(platform);
+    for name in device_binaries() {
+        assert!(beside.join(&name).is_file(), "{name}");
+    }
     let missing = run(&["-V"]).env("PKGTOOL_BIN", "no/such/binary").output();
     let missing = missing.expect("node runs");
     assert_eq!(missing.status.code(), Some(2), "{missing:?}");

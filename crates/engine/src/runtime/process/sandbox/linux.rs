@@ -11,7 +11,9 @@ use landlock::{
 };
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs};
 
-use super::{Sandbox, SandboxPermissions, syscalls};
+#[cfg(target_pointer_width = "64")]
+use super::syscalls::restrict as restrict_syscalls;
+use super::{Sandbox, SandboxPermissions};
 
 /// Paths that every process may read: system libraries, its own state, information about the
 /// processor, the local time.
@@ -75,7 +77,7 @@ pub(super) fn confine(allowed: &SandboxPermissions) -> Sandbox {
     attempt(set_no_new_privs(true).map_err(|error| format!("it may gain privileges ({error})")));
     attempt(drop_capabilities());
     attempt(restrict_files(allowed));
-    attempt(syscalls::restrict());
+    attempt(restrict_syscalls());
     Sandbox::without(missing, allowed.devices.clone())
 }
 
@@ -101,6 +103,11 @@ fn drop_capabilities() -> Result<(), String> {
         inheritable: CapabilitySet::empty(),
     };
     set_capabilities(None, none).map_err(|error| format!("it keeps its capabilities ({error})"))
+}
+
+#[cfg(not(target_pointer_width = "64"))]
+fn restrict_syscalls() -> Result<(), String> {
+    Err("it can make every system call (the filter needs a 64-bit processor)".to_owned())
 }
 
 fn restrict_files(allowed: &SandboxPermissions) -> Result<(), String> {

@@ -8,7 +8,8 @@
 #[cfg(target_os = "linux")]
 mod linux;
 mod macos;
-#[cfg(target_os = "linux")]
+// The filters of seccompiler are for 64-bit processors.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod syscalls;
 
 use std::fmt;
@@ -175,12 +176,12 @@ use linux::confine;
 
 /// The parent has started the process in the system's sandbox.
 #[cfg(target_os = "macos")]
-fn confine(allowed: &Allowed) -> Sandbox {
+fn confine(allowed: &SandboxPermissions) -> Sandbox {
     Sandbox::without(Vec::new(), allowed.devices.clone())
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
-fn confine(_: &Allowed) -> Sandbox {
+fn confine(_: &SandboxPermissions) -> Sandbox {
     Sandbox::none("this system has no sandbox that pkgtool can use")
 }
 
