@@ -148,7 +148,11 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("engine/runtime/process/sandbox", &[]),
     (
         "engine/runtime/worker",
-        &["engine/runtime/process", "engine/runtime/process/sandbox"],
+        &[
+            "engine/runtime/device",
+            "engine/runtime/process",
+            "engine/runtime/process/sandbox",
+        ],
     ),
     ("engine/surroundings", &[]),
     ("engine/tensor", &[]),

@@ -24,7 +24,7 @@ const MAX_OUTPUT_BYTES: usize = 1 << 20;
 /// Serves the caller at the other end of standard input and output.
 pub fn serve(version: VersionText) -> io::Result<()> {
     let program = std::env::current_exe()?;
-    let (mut channel, caller) = wire::connect_caller()?;
+    let (mut channel, caller) = wire::connect_caller(version.0)?;
     let mut store = match Store::open(root_of(&program)) {
         Ok(store) => store,
         Err(error) => {
@@ -50,7 +50,7 @@ pub fn serve(version: VersionText) -> io::Result<()> {
                 return Ok(());
             }
             AgentRequest::Put(file) => receive_file(&store, file, &mut channel)?,
-            request => answer(request, &mut store, &program, version),
+            request => answer(request, &mut store, &program),
         };
         send(&mut channel, reply)?;
     }
@@ -69,15 +69,9 @@ fn send(channel: &mut UnixStream, reply: Result<AgentReply, String>) -> io::Resu
     frame::send(channel, &reply.unwrap_or_else(AgentReply::Failed))
 }
 
-fn answer(
-    request: AgentRequest,
-    store: &mut Store,
-    program: &Path,
-    version: VersionText,
-) -> Result<AgentReply, String> {
+fn answer(request: AgentRequest, store: &mut Store, program: &Path) -> Result<AgentReply, String> {
     Ok(match request {
         AgentRequest::Hello { hash } => AgentReply::Hello {
-            version: version.0.to_owned(),
             sha256: hash.then(|| sha256(program).unwrap_or_default()),
             surroundings: Surroundings::of_this_process(),
         },

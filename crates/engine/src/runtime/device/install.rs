@@ -10,7 +10,7 @@ use super::address::DeviceAddress;
 use super::error::DeviceError;
 use super::files::stored;
 use super::hashes::KnownHashes;
-use super::options::DeviceOptions;
+use super::options::{DeviceOptions, VersionText};
 use super::protocol::DeviceFile;
 use super::shell::{DeviceShell, quoted};
 use super::store::PROGRAMS;
@@ -21,6 +21,8 @@ use crate::runtime::process::{Process, RUNNER_VARIABLE, WORKER_ARGUMENT};
 pub(super) struct Installed {
     /// The command that starts the agent.
     command: String,
+    /// Its path on the device.
+    place: String,
     /// The binary on this machine.
     program: PathBuf,
     pub(super) sha256: String,
@@ -123,22 +125,43 @@ impl Installed {
         }
         Ok(Self {
             command,
+            place,
             program,
             sha256: binary.sha256,
             is_new: !is_there,
         })
     }
 
-    /// Starts the binary as an agent.
-    pub(super) fn start(&self, address: &DeviceAddress) -> Result<Process, DeviceError> {
+    /// Starts the binary as an agent, which must be of this version.
+    pub(super) fn start(
+        &self,
+        address: &DeviceAddress,
+        version: VersionText,
+    ) -> Result<Process, DeviceError> {
         let shell = DeviceShell::open(address)?;
-        shell
-            .become_agent(&self.command)
-            .map_err(|reason| DeviceError::Program {
-                device: address.to_string(),
-                program: self.program.clone(),
-                reason,
-            })
+        let started = shell.become_agent(&self.command);
+        let (process, found) = started.map_err(|reason| DeviceError::Program {
+            device: address.to_string(),
+            program: self.program.clone(),
+            reason,
+        })?;
+        let own = version.0;
+        if found == own {
+            return Ok(process);
+        }
+        Err(DeviceError::Refused {
+            device: address.to_string(),
+            reason: format!(
+                "the binary for it is pkgtool {found}, and this is pkgtool {own}: give one of this version with --device-binary"
+            ),
+        })
+    }
+
+    /// Removes the binary from the device.
+    pub(super) fn remove(&self, address: &DeviceAddress) -> Result<(), DeviceError> {
+        let mut shell = DeviceShell::open(address)?;
+        let command = format!("rm -f {}", quoted(&self.place));
+        shell.run("removing the binary", &command).map(drop)
     }
 }
 

@@ -25,7 +25,7 @@ pub(super) struct DeviceFile {
 /// A request to the agent.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum AgentRequest {
-    /// Say who you are. Always the first.
+    /// Return the surroundings. Always the first.
     Hello {
         /// Return the hash of the agent's binary, too.
         hash: bool,
@@ -60,10 +60,8 @@ pub(super) const MAX_PART_BYTES: usize = 1 << 20;
 /// A reply of the agent.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum AgentReply {
-    /// Who it is.
+    /// The agent is there.
     Hello {
-        /// Version and commit of its build.
-        version: String,
         /// SHA-256 of its binary.
         sha256: Option<String>,
         /// What its processes find on the device.

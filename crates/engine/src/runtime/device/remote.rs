@@ -195,10 +195,10 @@ impl RemoteDevice {
     /// Starts an agent. The binary is sent again if it is gone.
     fn start_agent(&self) -> Result<Process, DeviceError> {
         let known = lock(&self.installed).clone();
-        match known.start(&self.address) {
+        match known.start(&self.address, self.options.version) {
             Err(DeviceError::Program { .. }) => {
                 let installed = Installed::on(&self.address, (&self.options, &self.hashes))?;
-                let started = installed.start(&self.address)?;
+                let started = installed.start(&self.address, self.options.version)?;
                 *lock(&self.installed) = installed;
                 Ok(started)
             }
@@ -206,41 +206,37 @@ impl RemoteDevice {
         }
     }
 
-    /// Starts an agent for files, and checks that it is of this build.
+    /// Starts an agent for files, and checks a binary that was sent just now.
     fn connect(&self) -> Result<Agent, DeviceError> {
         let mut agent = Agent {
             process: self.start_agent()?,
             placed: HashMap::new(),
         };
-        let (sha256, is_new) = {
-            let mut installed = lock(&self.installed);
-            let is_new = std::mem::replace(&mut installed.is_new, false);
-            (installed.sha256.clone(), is_new)
+        let installed = lock(&self.installed).clone();
+        let hello = AgentRequest::Hello {
+            hash: installed.is_new,
         };
-        let refused = |reason: String| DeviceError::Refused {
-            device: self.address.to_string(),
-            reason,
-        };
-        match agent.ask(&AgentRequest::Hello { hash: is_new }) {
+        match agent.ask(&hello) {
             Ok(AgentReply::Hello {
-                version,
-                sha256: found,
+                sha256,
                 surroundings,
             }) => {
-                let own = self.options.version.0;
-                if version != own {
-                    return Err(refused(format!(
-                        "the binary for it is pkgtool {version}, and this is pkgtool {own}: give one of this version with --device-binary"
-                    )));
+                if sha256.is_some_and(|found| found != installed.sha256) {
+                    installed.remove(&self.address)?;
+                    return Err(DeviceError::Refused {
+                        device: self.address.to_string(),
+                        reason: "the binary arrived with other bytes: run it again".to_owned(),
+                    });
                 }
-                if found.is_some_and(|found| found != sha256) {
-                    return Err(refused("the binary arrived with other bytes".to_owned()));
-                }
+                lock(&self.installed).is_new = false;
                 *lock(&self.surroundings) = surroundings;
                 Ok(agent)
             }
-            Ok(other) => Err(refused(format!("unexpected answer: {other:?}"))),
-            Err(AskError::Other(error)) => Err(error),
+            Ok(other) => Err(self.named(DeviceError::Refused {
+                device: String::new(),
+                reason: format!("unexpected answer: {other:?}"),
+            })),
+            Err(AskError::Other(error)) => Err(self.named(error)),
             Err(AskError::Lost(reason)) => Err(DeviceError::Lost {
                 device: self.address.to_string(),
                 doing: "greeting it",

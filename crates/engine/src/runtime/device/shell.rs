@@ -117,9 +117,14 @@ impl DeviceShell {
         self.write(line.as_bytes())
             .map_err(|error| self.lost(doing, &error))?;
         let mut lines = Vec::new();
-        let mut is_begun = false;
+        let (mut is_begun, mut bytes) = (false, 0);
         let status = loop {
             let line = self.line(until).map_err(|error| self.lost(doing, &error))?;
+            bytes += line.len();
+            if bytes > MAX_OUTPUT_BYTES {
+                let error = io::Error::other("it prints too much");
+                return Err(self.lost(doing, &error));
+            }
             if line == BEGIN {
                 is_begun = true;
             } else if let Some(status) = line.strip_prefix(END).filter(|_| is_begun) {
@@ -191,17 +196,20 @@ impl DeviceShell {
         }
     }
 
-    /// Replaces the shell with the agent that a command starts. An error is what it said instead.
-    pub(super) fn become_agent(mut self, command: &str) -> Result<Process, String> {
+    /// Replaces the shell with the agent that a command starts. Returns its version, too. An error is what it said
+    /// instead.
+    pub(super) fn become_agent(mut self, command: &str) -> Result<(Process, String), String> {
         let until = Instant::now() + COMMAND_PATIENCE;
         let line = format!("exec {command}\n");
         self.write(line.as_bytes()).map_err(|it| it.to_string())?;
         let mut last = String::new();
-        loop {
+        let version = loop {
             match self.line(until) {
-                Ok(line) if line == START_LINE => break,
                 Ok(line) if line.trim().is_empty() => {}
-                Ok(line) => last = line,
+                Ok(line) => match line.strip_prefix(START_LINE) {
+                    Some(version) => break version.to_owned(),
+                    None => last = line,
+                },
                 Err(error) => {
                     self.program.kill();
                     let said = self.printed.last_line();
@@ -209,11 +217,12 @@ impl DeviceShell {
                     return Err(said.unwrap_or_else(|| error.to_string()));
                 }
             }
-        }
+        };
         let machine = self.address.to_string();
         let program = self.program.0.take().ok_or("the connection ended")?;
         let process = Process::of_agent(program, self.printed, machine);
-        process.map_err(|error| error.to_string())
+        let process = process.map_err(|error| error.to_string())?;
+        Ok((process, version))
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {

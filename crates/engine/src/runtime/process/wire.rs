@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// The line that begins what an agent sends. What a shell prints before it is no part of it.
-pub const START_LINE: &str = "pkgtool agent";
+/// The beginning of the line that an agent sends first. Its version follows. A shell may print other lines before.
+pub const START_LINE: &str = "pkgtool agent ";
 
 /// Interval at which a side says that it is there.
 const SIGN_INTERVAL: Duration = Duration::from_secs(2);
@@ -114,7 +114,7 @@ pub struct CallerWire {
 
 /// Answers on standard input and output: prints the first line, and connects a channel with the caller. The process
 /// ends when the caller is gone.
-pub fn connect_caller() -> io::Result<(UnixStream, CallerWire)> {
+pub fn connect_caller(version: &str) -> io::Result<(UnixStream, CallerWire)> {
     // Without the buffers of the standard library, which hide what has arrived.
     let mut input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
@@ -122,7 +122,7 @@ pub fn connect_caller() -> io::Result<(UnixStream, CallerWire)> {
     {
         let mut output = lock(&output);
         // A prompt or a message of the shell may have begun the line.
-        write!(output, "\n{START_LINE}\n")?;
+        write!(output, "\n{START_LINE}{version}\n")?;
         output.flush()?;
     }
     let (ours, theirs) = UnixStream::pair()?;
