@@ -34,14 +34,17 @@ pub(super) fn ran(selection: &Selection, started: &Started) -> String {
 
 /// Names the engine, and the device if it is not this machine.
 fn place(started: &Started) -> String {
-    let mut place = format!("on {}", started.candidate);
-    if started.candidate.fallback {
-        place += " as a fallback";
-    }
-    if let Some(device) = started.worker.device() {
-        place += &format!(" on {}", defuse_line(&device.to_string()));
-    }
-    place
+    let fallback = if started.candidate.fallback {
+        " as a fallback"
+    } else {
+        ""
+    };
+    let device = started
+        .worker
+        .device()
+        .map(|device| format!(" on {device}"));
+    let device = device.unwrap_or_default();
+    format!("on {}{fallback}{}", started.candidate, defuse_line(&device))
 }
 
 /// Maximum number of feeds that are listed.
