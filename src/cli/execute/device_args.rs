@@ -8,8 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::super::exit::Failure;
 use super::super::{data_dir, progress};
 use super::byte_count::byte_count;
+use pkgtool_engine::runtime::device::describe::SensorReading;
 use pkgtool_engine::runtime::device::{
     DeviceAddress, DeviceError, DeviceOptions, InvalidDevice, RemoteDevice, VersionText,
+    sense_this_machine,
 };
 use pkgtool_engine::runtime::machine::Machine;
 
@@ -104,6 +106,14 @@ impl DeviceArgs {
         }
         let reason = "--on takes one device here: `bench` without a baseline and `compare` of two sides take several";
         Err(Failure::Other(reason.to_owned()))
+    }
+
+    /// Returns what the sensors of a device say now.
+    pub(super) fn sense(&self, address: &DeviceAddress) -> Result<SensorReading, Failure> {
+        match self.how.connect(address)? {
+            Some(device) => Ok(device.sense()?),
+            None => Ok(sense_this_machine()),
+        }
     }
 
     /// Describes the machine that runs the models.

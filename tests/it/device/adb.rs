@@ -140,3 +140,72 @@ fn a_cable_that_is_pulled_ends_the_run() {
     assert!(said.contains("the connection to adb:"), "{said}");
     phone.device.expect_no_process();
 }
+
+/// Writes what `dumpsys battery` prints: a temperature in tenths of a degree.
+fn set_battery(phone: &Phone, tenths: u32) {
+    let folder = phone.device.directory.path().join("system/etc");
+    fs::create_dir_all(&folder).expect("a folder");
+    let text = format!(
+        "Current Battery Service state:\n  AC powered: false\n  status: 3\n  level: 81\n  voltage: 4000\n  \
+         temperature: {tenths}\n  current now: -250000\n"
+    );
+    fs::write(folder.join("dumpsys-battery.txt"), text).expect("a file");
+}
+
+#[test]
+fn a_warm_phone_is_measured_when_it_is_cool() {
+    let Some(phone) = Phone::connect("a_warm_phone_is_measured_when_it_is_cool") else {
+        return;
+    };
+    set_battery(&phone, 451);
+    let bench = [
+        "bench",
+        PACKAGE,
+        "--engine",
+        "tract",
+        "--cool",
+        "40",
+        "--sustained",
+        "3s",
+        "--json",
+        "--html",
+    ];
+    let page = phone.device.directory.path().join("curves.html");
+    let mut measuring = phone.device.command(&bench).into_command();
+    let measuring = measuring
+        .arg(&page)
+        .stderr(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    std::thread::sleep(std::time::Duration::from_secs(6));
+    assert!(!page.exists(), "it did not wait");
+    set_battery(&phone, 305);
+    let ended = measuring.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(0), "{said}");
+    let report: serde_json::Value = serde_json::from_slice(&ended.stdout).expect("JSON");
+    let series = &report["series"][0];
+    let points = series["points"].as_array().expect("points");
+    assert!((2..=4).contains(&points.len()), "{series}");
+    for point in points {
+        assert_eq!(point["temperature_c"], 30.5, "{point}");
+        assert_eq!(point["battery_current_ma"], 250.0, "{point}");
+        assert!(
+            point["p50_ms"].as_f64().is_some_and(|time| time > 0.0),
+            "{point}"
+        );
+    }
+    assert_eq!(series["hottest_c"], 30.5);
+    assert!(
+        series["energy_per_run_mj"]
+            .as_f64()
+            .is_some_and(|energy| energy > 0.0),
+        "{series}"
+    );
+    let html = fs::read_to_string(&page).expect("a page");
+    for curve in ["time of a run", "temperature: 30.50", "battery current"] {
+        assert!(html.contains(curve), "{html}");
+    }
+    phone.device.expect_no_process();
+}

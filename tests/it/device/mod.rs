@@ -295,3 +295,18 @@ fn two_callers_send_the_same_files_at_once() {
     }
     device.expect_no_process();
 }
+
+#[test]
+fn a_sustained_run_ranks_by_the_end() {
+    let mut device = TestDevice::shell();
+    device.on = "exec:sh,local".to_owned();
+    let ran = device.run(&["bench", PACKAGE, "--engine", "tract", "--sustained", "2s"]);
+    let text = ran.expect_code(0).stdout;
+    for word in ["without a pause", "sustained", "throttled", "on exec:sh"] {
+        assert!(text.contains(word), "{text}");
+    }
+    let both = device.run(&["bench", PACKAGE, "--sustained", "2s", "--runs", "3"]);
+    both.expect_code(2).expect_error("cannot be used with");
+    let unit = device.run(&["bench", PACKAGE, "--sustained", "2"]);
+    unit.expect_code(2).expect_error("such as `90s` or `10m`");
+}

@@ -1,16 +1,20 @@
 //! `pkgtool bench`.
 
 mod baseline;
+mod curves;
 mod findings;
 mod gate;
+mod heat;
 mod html;
 mod report;
+mod sustained;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::super::exit::{Exit, Failure};
 use super::super::progress;
+use super::super::report as command_report;
 use super::input_args::InputOptions;
 use super::profile::ProfileArgs;
 use super::sides::{self, ExecutionSide, GivenInput, SideArgs};
@@ -18,6 +22,7 @@ use super::sizes::{TrialModel, with_sizes};
 use super::target_args::{GENERATING_INPUTS, TargetArgs, seconds};
 use baseline::Baseline;
 use gate::{GateArgs, GateJudge};
+use heat::HeatArgs;
 use pkgtool_base::diagnostic::book;
 use pkgtool_engine::runtime::busy::LoadMeter;
 use pkgtool_engine::runtime::device::DeviceAddress;
@@ -28,6 +33,7 @@ use pkgtool_engine::runtime::worker::Worker;
 use pkgtool_engine::tensor::Tensor;
 use pkgtool_engine::tensor::input::{self, Generator, InputArgs, InputError};
 use report::{BenchReport, MeasuredDevice, SeriesReport};
+use sustained::SustainedReport;
 
 /// Arguments of `pkgtool bench`.
 #[derive(Debug, clap::Args)]
@@ -78,6 +84,9 @@ pub(in super::super) struct BenchArgs {
     markdown: Option<PathBuf>,
 
     #[command(flatten)]
+    heat: HeatArgs,
+
+    #[command(flatten)]
     profile: ProfileArgs,
 
     #[command(flatten)]
@@ -96,6 +105,7 @@ Examples:
   pkgtool bench model/ --precision fp32,int8 --seconds 10 --html bench.html
   pkgtool bench model.onnx --profile --trace trace.json
   pkgtool bench before.onnx after.onnx --max-ratio 1.05 --report junit=bench.xml
+  pkgtool bench model/ --on adb --precision fp32,int8 --cool 37 --sustained 10m --html curves.html
   pkgtool bench model/ --write-baseline times.json
   pkgtool bench model/ --baseline times.json --max-ratio 1.1
 
@@ -141,6 +151,9 @@ pub(in super::super) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
         selection: &first.selection,
     };
     let mut started = with_sizes(&model, &given, |given| start(args, &sides, given))?;
+    if let Some(time) = args.heat.sustained {
+        return sustain(args, &sides, &mut started, (machine, devices, time));
+    }
     let mut reference = None;
     if baseline.is_some() || gate.write_baseline.is_some() {
         reference = Some(baseline::start_reference(&args.target)?);
@@ -167,6 +180,8 @@ pub(in super::super) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
         baseline: baseline.as_ref(),
         labels: &labels,
     };
+    args.heat
+        .wait(&args.target.device, args.target.device.each())?;
     let measured = measure(args, &sides, (&mut started, reference.as_mut()), &judge)?;
     let other_load = meter.and_then(LoadMeter::finish);
     let series = &measured[..sides.len()];
@@ -214,6 +229,26 @@ fn devices(args: &BenchArgs) -> Result<Vec<MeasuredDevice>, Failure> {
         })
     });
     described.collect()
+}
+
+/// Runs each model without a pause, and prints how its time changes.
+fn sustain(
+    args: &BenchArgs,
+    sides: &[ExecutionSide],
+    started: &mut [StartedSide],
+    (machine, devices, time): (Machine, Vec<MeasuredDevice>, Duration),
+) -> Result<Exit, Failure> {
+    let device = &args.target.device;
+    let series = args.heat.sustain(device, sides, started, time)?;
+    let report = SustainedReport::new(machine, devices, args.target.threads, time, series);
+    if let Some(path) = &args.html {
+        super::write_file(path, &curves::page(&report))?;
+    }
+    if let Some(path) = &args.markdown {
+        super::write_file(path, &report.table().to_markdown())?;
+    }
+    command_report::print(&report, args.json)?;
+    Ok(Exit::Clean)
 }
 
 /// Writes all files, and prints the report.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::options::VersionText;
-use super::protocol::{AgentReply, AgentRequest, DeviceFile, DeviceReport};
+use super::protocol::{AgentReply, AgentRequest, DeviceFile, DeviceReport, sense_this_machine};
 use super::store::{FileAdmission, PROGRAMS, Store};
 use crate::runtime::process::wire::{self, CallerWire};
 use crate::runtime::process::{WORKER_ARGUMENT, command_of, frame, run_in_channel};
@@ -80,6 +80,7 @@ fn answer(request: AgentRequest, store: &mut Store, program: &Path) -> Result<Ag
             AgentReply::Folder(store.folder(&files)?.to_string_lossy().into_owned())
         }
         AgentRequest::Describe => AgentReply::Report(Box::new(DeviceReport::of_this_machine())),
+        AgentRequest::Sense => AgentReply::Sensed(sense_this_machine()),
         AgentRequest::Command(arguments) => run_command(program, &arguments)?,
         // The caller handles these itself.
         AgentRequest::Put(_) | AgentRequest::Work { .. } | AgentRequest::Clean => {

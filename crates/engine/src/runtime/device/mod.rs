@@ -35,7 +35,7 @@ pub use address::{DeviceAddress, InvalidDevice};
 pub use agent::serve;
 pub use error::DeviceError;
 pub use options::{DeviceOptions, VersionText};
-pub use protocol::{DeviceReport, Removed};
+pub use protocol::{DeviceReport, Removed, sense_this_machine};
 pub use remote::RemoteDevice;
 
 /// The work of an agent, as an argument of a process of this program.

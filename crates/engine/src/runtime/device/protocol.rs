@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +11,9 @@ use super::describe::{
 };
 use crate::runtime::machine::Machine;
 use crate::surroundings::Surroundings;
+
+/// The directory below which a system describes itself.
+const ROOT: &str = "/";
 
 /// A file by its content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +52,8 @@ pub(super) enum AgentRequest {
         /// Environment variables of the worker.
         variables: Vec<(String, String)>,
     },
+    /// Return what the sensors say now.
+    Sense,
     /// Run a command of the tool.
     Command(Vec<String>),
     /// Remove all files of the tool. Always the last.
@@ -79,6 +85,8 @@ pub(super) enum AgentReply {
     Folder(String),
     /// The device.
     Report(Box<DeviceReport>),
+    /// What the sensors say.
+    Sensed(SensorReading),
     /// The command printed this.
     Printed {
         /// On standard output.
@@ -116,15 +124,25 @@ pub struct DeviceReport {
 impl DeviceReport {
     /// Describes this machine.
     pub fn of_this_machine() -> Self {
-        let root = Path::new("/");
         let android = parse_properties(&printed_by("getprop", &[]));
-        let battery = battery_from_dumpsys(&printed_by("dumpsys", &["battery"]));
         Self {
             machine: Machine::this(),
-            facts: read_facts(root, &android),
-            sensors: Sensors::find(root).read().or(battery),
+            facts: read_facts(Path::new(ROOT), &android),
+            sensors: sense_this_machine(),
         }
     }
+}
+
+/// Returns what the sensors of this machine say now.
+pub fn sense_this_machine() -> SensorReading {
+    static SENSORS: OnceLock<Sensors> = OnceLock::new();
+    let sensors = SENSORS.get_or_init(|| Sensors::find(Path::new(ROOT)));
+    let read = sensors.read();
+    if read.battery_percent.is_some() {
+        return read;
+    }
+    // Android's shell may not read the files of the battery.
+    read.or(battery_from_dumpsys(&printed_by("dumpsys", &["battery"])))
 }
 
 /// Returns what a program of the system prints; nothing if there is none.

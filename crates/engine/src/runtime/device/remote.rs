@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::address::DeviceAddress;
+use super::describe::SensorReading;
 use super::error::DeviceError;
 use super::files::{SentModel, stored};
 use super::hashes::KnownHashes;
@@ -90,6 +91,16 @@ impl RemoteDevice {
         self.with_agent("describing the device", |agent| {
             match agent.ask(&AgentRequest::Describe)? {
                 AgentReply::Report(report) => Ok(*report),
+                other => Err(unexpected(&other)),
+            }
+        })
+    }
+
+    /// Returns what its sensors say now.
+    pub fn sense(&self) -> Result<SensorReading, DeviceError> {
+        self.with_agent("reading its sensors", |agent| {
+            match agent.ask(&AgentRequest::Sense)? {
+                AgentReply::Sensed(reading) => Ok(reading),
                 other => Err(unexpected(&other)),
             }
         })

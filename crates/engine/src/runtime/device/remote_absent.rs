@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::address::DeviceAddress;
+use super::describe::SensorReading;
 use super::error::DeviceError;
 use super::options::DeviceOptions;
 use super::protocol::{DeviceReport, Removed};
@@ -36,6 +37,11 @@ impl RemoteDevice {
 
     /// Describes the device.
     pub fn describe(&self) -> Result<DeviceReport, DeviceError> {
+        match *self {}
+    }
+
+    /// Returns what its sensors say now.
+    pub fn sense(&self) -> Result<SensorReading, DeviceError> {
         match *self {}
     }
 
