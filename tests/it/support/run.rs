@@ -56,6 +56,7 @@ impl Run {
     }
 
     /// Removes an environment variable.
+    #[cfg(all(unix, feature = "serve"))]
     pub(crate) fn without(mut self, name: &str) -> Self {
         self.command.env_remove(name);
         self
