@@ -59,7 +59,7 @@ pub(super) enum ExecuteCommand {
     Eval(Box<eval::EvalArgs>),
     /// Show the engines and backends that work on this machine
     Backends(backends::BackendsArgs),
-    /// List the devices that can be reached, or remove the tool's files from them
+    /// List reachable devices, or remove the tool's files from them
     Devices(devices::DevicesArgs),
     /// Run as a worker process of another pkgtool, connected through standard input
     #[command(name = process::WORKER_ARGUMENT, hide = true)]

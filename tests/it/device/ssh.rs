@@ -123,6 +123,20 @@ fn server_command(programs: &Path, folder: &Path) -> (String, Command) {
     (USER.to_owned(), command)
 }
 
+/// Returns the processes that these processes started.
+fn children_of(parents: &[u32]) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let children = entries.filter_map(|entry| {
+        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+        // The name in parentheses may have spaces. The state and the parent follow.
+        let (_, rest) = stat.rsplit_once(')')?;
+        let parent: u32 = rest.split_whitespace().nth(1)?.parse().ok()?;
+        let id = entry.file_name().to_str()?.parse().ok()?;
+        parents.contains(&parent).then_some(id)
+    });
+    children.collect()
+}
+
 #[test]
 fn a_board_answers_like_this_machine() {
     let Some(ssh) = SshDevice::start("a_board_answers_like_this_machine") else {
@@ -164,9 +178,16 @@ fn a_server_that_goes_away_ends_the_run() {
         .expect("it starts");
     std::thread::sleep(Duration::from_secs(4));
     // The connections belong to children of the server's children.
-    let script = "for session in $(pgrep -P $1); do pkill -KILL -P $session; kill -KILL $session; done; kill -KILL $1";
-    let id = ssh.server.id().to_string();
-    let killed = Command::new("sh").args(["-c", script, "sh", &id]).status();
+    let sessions = children_of(&[ssh.server.id()]);
+    let all = [
+        vec![ssh.server.id()],
+        sessions.clone(),
+        children_of(&sessions),
+    ]
+    .concat();
+    let all: Vec<String> = all.iter().map(u32::to_string).collect();
+    let script = format!("kill -KILL {}", all.join(" "));
+    let killed = Command::new("sh").args(["-c", &script]).status();
     assert!(killed.expect("a shell runs").success());
     let since = Instant::now();
     let status = loop {
