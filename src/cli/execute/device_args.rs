@@ -50,8 +50,8 @@ pub(super) struct DeviceUse {
     #[arg(long, value_name = "COMMAND", env = "PKGTOOL_DEVICE_RUNNER")]
     device_runner: Option<String>,
 
-    /// Directory on the device [default: `/data/local/tmp/pkgtool` on Android, else `pkgtool` in the user's cache]
-    #[arg(long, value_name = "DIR", env = "PKGTOOL_DEVICE_DIR")]
+    /// Directory on the device for the folder `pkgtool` [default: `/data/local/tmp` on Android, else the user's cache]
+    #[arg(long, value_name = "DIR", env = "PKGTOOL_DEVICE_DIR", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     device_dir: Option<String>,
 
     /// Library of an engine for the device, such as its ONNX Runtime; the first is opened, and may need the others

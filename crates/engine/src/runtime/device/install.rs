@@ -16,6 +16,9 @@ use super::shell::{DeviceShell, quoted};
 use super::store::PROGRAMS;
 use crate::runtime::process::{Process, RUNNER_VARIABLE, WORKER_ARGUMENT};
 
+/// Name of the tool's directory on a device.
+const OWN_DIRECTORY: &str = "pkgtool";
+
 /// A binary that is on a device.
 #[derive(Debug, Clone)]
 pub(super) struct Installed {
@@ -72,7 +75,7 @@ impl Installed {
         let mut shell = DeviceShell::open(address)?;
         let given = options.directory.as_deref().or(address.directory());
         let directory = match given {
-            Some(directory) => quoted(directory),
+            Some(directory) => quoted(&own_directory(directory)),
             None => r#""${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/pkgtool""#.to_owned(),
         };
         let facts = shell.run(
@@ -165,6 +168,15 @@ impl Installed {
     }
 }
 
+/// Returns the tool's own directory in one that the user named. Nothing else is there, so that it can be removed.
+fn own_directory(named: &str) -> String {
+    let named = named.trim_end_matches('/');
+    match named.rsplit('/').next() {
+        Some(OWN_DIRECTORY) => named.to_owned(),
+        _ => format!("{named}/{OWN_DIRECTORY}"),
+    }
+}
+
 /// A binary that a device lacks.
 struct NewProgram<'a> {
     file: &'a DeviceFile,
@@ -234,4 +246,21 @@ fn find_program(
         kind: format!("{} on {}", kind.system, kind.processor),
         place: folder.join(name.unwrap_or_else(|| "pkgtool-TARGET".to_owned())),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_named_directory_gets_one_of_our_own() {
+        for (named, own) in [
+            ("/home/pi", "/home/pi/pkgtool"),
+            ("/data/local/tmp/pkgtool/", "/data/local/tmp/pkgtool"),
+            ("pkgtool", "pkgtool"),
+            ("/", "/pkgtool"),
+        ] {
+            assert_eq!(own_directory(named), own);
+        }
+    }
 }

@@ -153,18 +153,27 @@ impl Store {
         Ok(folder)
     }
 
-    /// Removes everything, the binaries too.
+    /// Removes all files of the tool, the binaries too. Other files in the directory stay.
     pub(super) fn clean(self) -> Result<Removed, String> {
         let mut removed = Removed { files: 0, bytes: 0 };
-        for entry in walkdir::WalkDir::new(&self.root).into_iter().flatten() {
-            if entry.file_type().is_file() {
-                removed.files += 1;
-                removed.bytes += entry.metadata().map_or(0, |it| it.len());
+        for name in [FILES, FOLDERS, TEMPORARY, PROGRAMS] {
+            let folder = self.root.join(name);
+            for entry in walkdir::WalkDir::new(&folder).into_iter().flatten() {
+                if entry.file_type().is_file() {
+                    removed.files += 1;
+                    removed.bytes += entry.metadata().map_or(0, |it| it.len());
+                }
+            }
+            // A program that runs keeps its file until it ends.
+            match fs::remove_dir_all(&folder) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(format!("{}: {error}", folder.display()));
+                }
+                _ => {}
             }
         }
-        // A program that runs keeps its file until it ends.
-        fs::remove_dir_all(&self.root)
-            .map_err(|error| format!("{}: {error}", self.root.display()))?;
+        // It stays if it has other files.
+        let _ = fs::remove_dir(&self.root);
         Ok(removed)
     }
 
@@ -389,6 +398,10 @@ mod tests {
         let removed = store.clean().expect("it goes");
         assert_eq!((removed.files, removed.bytes), (2, 10));
         assert!(!root.path().join("store").exists());
+        let store = Store::open(root.path().to_owned()).expect("it is new");
+        fs::write(root.path().join("diary"), "mine").expect("a file");
+        store.clean().expect("it goes");
+        assert_eq!(fs::read_dir(root.path()).expect("a folder").count(), 1);
     }
 
     #[test]
