@@ -151,20 +151,16 @@ impl DeviceUse {
         let runner = self.device_runner.as_deref().unwrap_or_default();
         let beside = std::env::current_exe().ok();
         let beside = beside.and_then(|program| Some(program.parent()?.to_owned()));
+        let own = data_dir::folder(None, PROGRAMS).ok();
         DeviceOptions {
             version: VersionText(env!("VERSION_AND_COMMIT")),
             binary: self.device_binary.clone(),
-            folders: beside
-                .into_iter()
-                .chain(data_dir::folder(None, PROGRAMS))
-                .collect(),
+            folders: beside.into_iter().chain(own.clone()).collect(),
             runner: runner.split_whitespace().map(str::to_owned).collect(),
             directory: self.device_dir.clone(),
             libraries: self.device_lib.clone(),
             most_bytes: self.device_space,
-            hashes: data_dir::folder(None, PROGRAMS)
-                .ok()
-                .map(|it| it.join(HASHES)),
+            hashes: own.map(|folder| folder.join(HASHES)),
             sent: progress::sent,
         }
     }

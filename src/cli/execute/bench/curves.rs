@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::html::escape;
+use super::report::machine_lines;
 use super::sustained::{SustainedPoint, SustainedReport, SustainedSeries};
 
 const TEMPLATE: &str = include_str!("curves.html");
@@ -61,14 +62,7 @@ fn megahertz(khz: u64) -> f64 {
 
 /// Renders the page.
 pub(super) fn page(report: &SustainedReport) -> String {
-    let mut machines: Vec<String> = report
-        .devices
-        .iter()
-        .map(|device| format!("{}: {}", device.address, device.machine))
-        .collect();
-    if machines.is_empty() {
-        machines.push(report.machine.to_string());
-    }
+    let machines = machine_lines(&report.machine, &report.devices);
     let machines: Vec<String> = machines.iter().map(|text| escape(text)).collect();
     let curves: String = report.series.iter().map(pictures).collect();
     TEMPLATE

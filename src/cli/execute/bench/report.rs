@@ -51,6 +51,16 @@ pub(super) struct MeasuredDevice {
     pub(super) machine: Machine,
 }
 
+/// Describes the devices of a benchmark, a line each, or the machine if there are none.
+pub(super) fn machine_lines(machine: &Machine, devices: &[MeasuredDevice]) -> Vec<String> {
+    if devices.is_empty() {
+        return vec![machine.to_string()];
+    }
+    let lines = devices.iter();
+    let lines = lines.map(|it| format!("{}: {}", defuse_line(&it.address), it.machine));
+    lines.collect()
+}
+
 /// One measured series: a model on an engine.
 #[derive(Debug, Serialize)]
 pub(super) struct SeriesReport {
@@ -159,11 +169,8 @@ impl SeriesReport {
 
 impl CommandReport for BenchReport {
     fn write(&self, text: &mut String) -> std::fmt::Result {
-        for device in &self.devices {
-            writeln!(text, "{}: {}", defuse_line(&device.address), device.machine)?;
-        }
-        if self.devices.is_empty() {
-            writeln!(text, "{}", self.machine)?;
+        for line in machine_lines(&self.machine, &self.devices) {
+            writeln!(text, "{line}")?;
         }
         writeln!(text, "{}", self.conditions())?;
         if let Some(noise) = self.noise() {

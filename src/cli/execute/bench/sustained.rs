@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::super::sides::{ExecutionSide, ExecutionSideEngine};
 use super::super::times::format_milliseconds;
-use super::report::MeasuredDevice;
+use super::report::{MeasuredDevice, machine_lines};
 use crate::cli::report::CommandReport;
 use pkgtool_base::diagnostic::{Align, TextTable};
 use pkgtool_base::source::text::defuse_line;
@@ -204,11 +204,8 @@ impl SustainedReport {
 
 impl CommandReport for SustainedReport {
     fn write(&self, text: &mut String) -> std::fmt::Result {
-        for device in &self.devices {
-            writeln!(text, "{}: {}", defuse_line(&device.address), device.machine)?;
-        }
-        if self.devices.is_empty() {
-            writeln!(text, "{}", self.machine)?;
+        for line in machine_lines(&self.machine, &self.devices) {
+            writeln!(text, "{line}")?;
         }
         writeln!(
             text,

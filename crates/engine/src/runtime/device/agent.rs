@@ -15,7 +15,8 @@ use crate::runtime::process::{WORKER_ARGUMENT, command_of, frame, run_in_channel
 use crate::surroundings::Surroundings;
 use pkgtool_base::source::same_bytes::sha256;
 
-/// Lines of the system's log in which the reason of a crash is looked for, and the longest line that is told.
+/// Number of lines of the system's log that are searched for a crash, and the maximum length of the line that is
+/// reported.
 const LOG_LINES: &str = "400";
 const MAX_LOG_LINE: usize = 300;
 /// Maximum output of a command that is sent, in bytes.

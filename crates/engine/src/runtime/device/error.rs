@@ -13,7 +13,7 @@ pub enum DeviceError {
         device: String,
         /// The reason.
         reason: String,
-        /// What to do.
+        /// The remedy.
         help: &'static str,
     },
     /// No binary is known that runs there.
@@ -26,7 +26,7 @@ pub enum DeviceError {
         device: String,
         /// System and processor.
         kind: String,
-        /// Where it is looked for.
+        /// The path at which pkgtool looks for it.
         place: PathBuf,
     },
     /// The binary does not run there.
@@ -44,7 +44,7 @@ pub enum DeviceError {
     Command {
         /// The device.
         device: String,
-        /// What was done.
+        /// The step that failed.
         doing: &'static str,
         /// The reason.
         reason: String,
@@ -54,7 +54,7 @@ pub enum DeviceError {
     Lost {
         /// The device.
         device: String,
-        /// What was done.
+        /// The step that failed.
         doing: &'static str,
         /// The reason.
         reason: String,

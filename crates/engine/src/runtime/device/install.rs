@@ -40,7 +40,7 @@ struct DeviceKind {
 }
 
 impl DeviceKind {
-    /// Returns the target for which a static binary is built; `None` if there is none.
+    /// Returns the Rust target of the static binary for the device; `None` if no binary is built for it.
     fn target(&self) -> Option<&'static str> {
         match (self.system.as_str(), self.processor.as_str()) {
             ("Linux", "aarch64" | "arm64") => Some("aarch64-unknown-linux-musl"),

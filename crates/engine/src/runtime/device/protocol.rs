@@ -85,7 +85,7 @@ pub(super) enum AgentReply {
     Folder(String),
     /// The device.
     Report(Box<DeviceReport>),
-    /// What the sensors say.
+    /// The current values of the sensors.
     Sensed(SensorReading),
     /// The command printed this.
     Printed {
@@ -100,7 +100,7 @@ pub(super) enum AgentReply {
     Failed(String),
 }
 
-/// What was removed from a device.
+/// The number and size of the files that were removed from a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Removed {
     /// Number of files.
@@ -112,12 +112,12 @@ pub struct Removed {
 /// A device, as its agent describes it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct DeviceReport {
-    /// What affects measured times.
+    /// The properties that affect measured times.
     pub machine: Machine,
     /// Model, chip, and groups of cores.
     #[serde(flatten)]
     pub facts: DeviceFacts,
-    /// What its sensors say now.
+    /// The current values of its sensors.
     pub sensors: SensorReading,
 }
 
