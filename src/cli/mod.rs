@@ -9,9 +9,13 @@ mod admin;
 mod attach;
 #[cfg(feature = "serve")]
 mod block_on;
+#[cfg(feature = "run")]
+mod byte_count;
 mod completions;
 #[cfg(feature = "run")]
 mod data_dir;
+#[cfg(feature = "run")]
+mod device_args;
 mod diff;
 #[cfg(feature = "serve")]
 mod directory;

@@ -75,8 +75,13 @@ pub enum EngineError {
         reason: String,
     },
     /// The device cannot be used, or the connection with it ended.
-    #[error("{0}")]
-    Device(String),
+    #[error("{reason}")]
+    Device {
+        /// The reason.
+        reason: String,
+        /// Whether the connection broke, so that the device may come back.
+        is_lost: bool,
+    },
     /// The engine was stopped by a configured limit.
     #[error("the {engine} engine reached {limit} while {doing}; {}", .limit.help())]
     Limit {

@@ -30,7 +30,7 @@ pub(crate) fn longest_silence(interval: Duration) -> Duration {
 pub mod extension {
     /// The gate cancels requests.
     pub const CANCEL: &str = "cancel";
-    /// The service tells how many requests it accepts.
+    /// The service reports how many requests it accepts.
     pub const CREDITS: &str = "credits";
     /// The gate assigns packages.
     pub const PACKAGES: &str = "packages";

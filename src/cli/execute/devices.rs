@@ -1,19 +1,19 @@
 //! `pkgtool devices`: lists the devices that can be reached, and removes the tool's files from them.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::{Command, Stdio};
 
 use serde::Serialize;
-use serde_json::Value as Json;
 
+use super::super::device_args::{DeviceList, DeviceUse};
 use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::super::report::{self, CommandReport, file_size};
-use super::device_args::{DeviceList, DeviceUse};
 use pkgtool_base::diagnostic::book;
 use pkgtool_base::source::text::defuse_line;
 use pkgtool_engine::runtime::device::describe::CoreCluster;
-use pkgtool_engine::runtime::device::{DeviceAddress, DeviceReport, RemoteDevice};
+use pkgtool_engine::runtime::device::{DeviceAddress, DeviceBackend, DeviceReport};
 use pkgtool_engine::tensor::limit::format_bytes;
 
 /// Arguments of `pkgtool devices`.
@@ -62,17 +62,8 @@ struct ListedDevice {
     #[serde(flatten)]
     report: Option<DeviceReport>,
     /// The engine and provider that runs a small model, by backend.
-    backends: Vec<RunBackend>,
+    backends: Vec<DeviceBackend>,
     error: Option<String>,
-}
-
-/// The engine of a backend.
-#[derive(Debug, Serialize)]
-struct RunBackend {
-    backend: String,
-    engine: String,
-    provider: String,
-    fallback: bool,
 }
 
 /// The devices that were looked at.
@@ -147,7 +138,7 @@ fn android_devices() -> Result<Vec<DeviceAddress>, Failure> {
 
 fn listed(address: &DeviceAddress, how: &DeviceUse) -> ListedDevice {
     let described = how.connect(address).and_then(|device| match device {
-        Some(device) => Ok((device.describe()?, backends(&device)?)),
+        Some(device) => Ok((device.describe()?, device.backends()?)),
         None => Ok((DeviceReport::of_this_machine(), Vec::new())),
     });
     let (report, backends, error) = match described {
@@ -160,24 +151,6 @@ fn listed(address: &DeviceAddress, how: &DeviceUse) -> ListedDevice {
         backends,
         error,
     }
-}
-
-/// Returns the engines that run a small model on a device.
-fn backends(device: &RemoteDevice) -> Result<Vec<RunBackend>, Failure> {
-    let printed = device.run(&["backends", "--on", "local", "--json"])?;
-    let tested: Json = serde_json::from_str(&printed)
-        .map_err(|error| Failure::Other(format!("{}: {error}", device.address())))?;
-    let tested = tested["backends"].as_array().cloned().unwrap_or_default();
-    let text = |value: &Json| value.as_str().map(str::to_owned);
-    let run = tested.iter().filter_map(|one| {
-        Some(RunBackend {
-            backend: text(&one["backend"])?,
-            engine: text(&one["engine"])?,
-            provider: text(&one["provider"])?,
-            fallback: one["fallback"].as_bool().unwrap_or(false),
-        })
-    });
-    Ok(run.collect())
 }
 
 /// Writes what is known about a device, a fact on each line.
@@ -257,22 +230,17 @@ impl CommandReport for DeviceTable {
             if let Some(report) = &device.report {
                 write_report(text, report)?;
             }
-            let (own, others): (Vec<_>, Vec<_>) =
-                device.backends.iter().partition(|one| !one.fallback);
-            if !own.is_empty() {
-                let names: Vec<&str> = own.iter().map(|one| one.backend.as_str()).collect();
-                writeln!(text, "  backends     {}", names.join(", "))?;
+            let mut rows: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+            for one in &device.backends {
+                let name = if one.fallback {
+                    format!("by {}", one.engine)
+                } else {
+                    "backends".to_owned()
+                };
+                rows.entry(name).or_default().push(&one.backend);
             }
-            if !others.is_empty() {
-                let names: Vec<&str> = others.iter().map(|one| one.backend.as_str()).collect();
-                let on = &others[0].engine;
-                writeln!(
-                    text,
-                    "  by {on}{:1$}{2}",
-                    "",
-                    10_usize.saturating_sub(on.len()),
-                    names.join(", ")
-                )?;
+            for (name, backends) in rows {
+                writeln!(text, "  {name:12} {}", backends.join(", "))?;
             }
         }
         Ok(())

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
+use super::super::byte_count::byte_count;
+use super::super::device_args::DeviceArgs;
 use super::super::exit::Failure;
-use super::byte_count::byte_count;
 use super::deadline;
-use super::device_args::DeviceArgs;
 use pkgtool_base::package::Backend;
 use pkgtool_engine::runtime::device::DeviceAddress;
 use pkgtool_engine::runtime::process::sandbox::SandboxMode;

@@ -1,5 +1,6 @@
 //! `pkgtool serve`.
 
+mod engines;
 pub(super) mod log;
 mod open_files;
 mod parts;
@@ -27,6 +28,7 @@ use tokio::task::JoinSet;
 
 use super::block_on::runtime;
 use super::data_dir;
+use super::device_args::DeviceArgs;
 use super::exit::{Exit, Failure};
 use super::output;
 use log::LevelHandle;
@@ -92,6 +94,9 @@ pub(super) struct ServeArgs {
 
     #[command(flatten)]
     sources: SourceArgs,
+
+    #[command(flatten)]
+    device: DeviceArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -140,6 +145,7 @@ fn settings(args: &ServeArgs) -> Result<GatewaySettings, Failure> {
         settings.packages.clone_from(&args.packages);
     }
     args.sources.apply(&mut settings);
+    engines::name_devices(&args.device, &mut settings);
     settings.check_role().map_err(|error| other(&error))?;
     settings.data_dir = data_dir::of(&settings.data_dir).map_err(Failure::Other)?;
     Ok(settings)
@@ -329,6 +335,9 @@ fn print_startup(
     }
     if let Some(workers) = workers {
         let _ = writeln!(text, "workers attach to: {workers}");
+    }
+    for device in running.devices() {
+        let _ = writeln!(text, "device: {}", device.name);
     }
     if let Some(link) = link {
         let _ = writeln!(text, "console, by a link that logs in once: {link}");

@@ -13,12 +13,12 @@ use tokio::time::Instant;
 
 use super::super::exit::Failure;
 use super::super::objects::open_for_server;
+use super::engines::engines;
 use super::places::MirrorPlaces;
 use super::proxies::{account_named, build_proxies};
 use super::training::{dataset_opener, jobs, service_settings, untrained_services};
 use super::workers::GateListener;
 use super::{published, webhooks, workers};
-use pkgtool_engine::runtime::machine::Machine;
 use pkgtool_serve::account::{
     Account, AccountError, AccountId, AccountStore, Accounts, Directory, Logins, Permissions,
     PredictConfigs, Secret, UNLIMITED, UsageCounts, WorkerToken,
@@ -29,8 +29,7 @@ use pkgtool_serve::database::{
 };
 use pkgtool_serve::gateway::settings::{GatewaySettings, LOCAL_ACCOUNT};
 use pkgtool_serve::gateway::{BatchRunner, Deadline, GatewayParts, Services};
-use pkgtool_serve::service::engine::Engines;
-use pkgtool_serve::service::meter::Meters;
+use pkgtool_serve::service::engine::{DeviceStatus, Engines};
 use pkgtool_serve::service::{
     AttachedServices, BodyMemory, Catalog, CatalogOptions, PackageDirectory, Service, ServiceKind,
     UpstreamOptions,
@@ -271,6 +270,10 @@ impl RunningGateway {
         Ok(Some(console.link((scheme, address), code.reveal())))
     }
 
+    pub(super) fn devices(&self) -> Vec<DeviceStatus> {
+        self.parts.engines.devices()
+    }
+
     pub(super) fn services(&self) -> &Services {
         &self.parts.services
     }
@@ -322,6 +325,7 @@ impl RunningGateway {
             "sessions were terminated at the end of the grace period",
         )
         .await;
+        self.parts.engines.leave_devices();
         stop_by(
             deadline,
             self.webhooks.map(Webhooks::stop),
@@ -355,7 +359,10 @@ fn finder(services: &Arc<Services>) -> FindService {
 fn start_queue(parts: &GatewayParts, caps: Caps) -> TaskQueue {
     let settings = &parts.settings;
     let attached = Arc::clone(parts.workers.attached());
-    let warming = Arc::clone(&parts.services);
+    let services = Arc::clone(&parts.services);
+    let follower = Arc::downgrade(&attached);
+    parts.engines.follow_devices(follower);
+    let has_devices = !settings.devices.is_empty();
     TaskQueue::start(QueueOptions {
         clock: Arc::clone(&parts.clock),
         store: Arc::clone(&parts.store),
@@ -365,7 +372,10 @@ fn start_queue(parts: &GatewayParts, caps: Caps) -> TaskQueue {
         resumed: attached.resumed(),
         paused: Box::new(move || {
             let mut paused = attached.paused();
-            paused.extend(warming.warming());
+            paused.extend(services.warming());
+            if has_devices {
+                paused.extend(services.waiting_for_devices());
+            }
             paused
         }),
         absent: published::absent_services(&*parts.store),
@@ -463,20 +473,6 @@ async fn ensure_local_account(accounts: &Accounts) -> Result<Option<Secret>, Fai
         Err(AccountError::Exists { .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }
-}
-
-fn engines(settings: &GatewaySettings) -> Result<Arc<Engines>, Failure> {
-    let program = std::env::current_exe()
-        .map_err(|error| Failure::Other(format!("cannot find the pkgtool binary: {error}")))?;
-    let budget = match settings.memory_budget {
-        0 => Machine::this().memory_bytes / 2,
-        bytes => bytes,
-    };
-    let library = &settings.ort_library;
-    let library: Option<PathBuf> = (!library.as_os_str().is_empty()).then(|| library.clone());
-    let bounds = &settings.metrics;
-    let meters = Meters::new(bounds.services, bounds.accounts);
-    Ok(Engines::metered(program, budget, library, meters))
 }
 
 fn catalog(

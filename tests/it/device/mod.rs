@@ -5,6 +5,7 @@ mod adb;
 mod cuts;
 mod emulated;
 mod refused;
+mod served;
 mod ssh;
 
 use std::fs;

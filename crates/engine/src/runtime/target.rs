@@ -400,7 +400,7 @@ impl Candidate {
     /// model, and the next engine would fail with a worse message. Limits apply to all candidates.
     pub fn should_try_next(self, error: &EngineError) -> bool {
         let by_limit = matches!(error, EngineError::Limit { .. });
-        if matches!(error, EngineError::Device(_)) {
+        if matches!(error, EngineError::Device { .. }) {
             return false;
         }
         let is_its_own = self.provider != Provider::Cpu && !by_limit;

@@ -22,6 +22,7 @@ pub(super) async fn present(gateway: &Gateway, audience: Audience, viewer: Viewe
         services: gateway.services.all(),
         unserved: gateway.services.unserved().len(),
         memory: (engines.memory(), engines.budget()),
+        devices: engines.devices(),
         parser_jobs: engines.parser_jobs(),
         body_bytes: gateway.memory.held(),
         meters: engines.meters().all(),

@@ -176,6 +176,16 @@ impl Services {
         self.catalog.warming()
     }
 
+    /// Returns the services whose devices are away, by owner and name.
+    pub fn waiting_for_devices(&self) -> Vec<(AccountId, String)> {
+        let all = self.catalog.all();
+        let waiting = all.iter().filter(|it| {
+            let device = it.device();
+            device.is_some_and(|device| device.waits_for_devices())
+        });
+        waiting.map(|it| (it.owner, it.name.clone())).collect()
+    }
+
     /// Finds a proxy by name.
     pub fn proxy(&self, owner: AccountId, name: &str) -> Option<Arc<Service>> {
         let proxies = self.proxies.load();

@@ -112,6 +112,9 @@ pub enum CallError {
     /// No engine on this machine runs the model.
     #[error("no active instances: {0}")]
     NoInstances(String),
+    /// The devices or workers that answer its requests are away, and may come back.
+    #[error("no active instances: {0}")]
+    Away(String),
     /// The queue is full.
     #[error("the service's queue is full: {limit} requests are waiting")]
     QueueFull {
@@ -139,8 +142,8 @@ pub enum CallError {
     /// The service was removed while the request was waiting.
     #[error("the service was stopped")]
     Stopped,
-    /// The attached instance that had the request left before it answered.
-    #[error("the worker that had the request left before it answered")]
+    /// The attached instance or the device that had the request left before it answered.
+    #[error("the worker or device that had the request left before it answered")]
     Lost,
     /// An attached instance answered with an error, which is passed through.
     #[error("{message}")]
@@ -243,7 +246,7 @@ impl CallError {
     /// Returns the reason for missing instances, without the prefix.
     pub(super) fn reason(self) -> String {
         match self {
-            Self::NoInstances(reason) => reason,
+            Self::NoInstances(reason) | Self::Away(reason) => reason,
             other => other.to_string(),
         }
     }
@@ -258,6 +261,7 @@ impl CallError {
                 ..refusal
             }),
             Self::NoInstances(reason) => Self::NoInstances(shorten(reason)),
+            Self::Away(reason) => Self::Away(shorten(reason)),
             // The texts of other errors appear only in the log.
             other => other,
         }

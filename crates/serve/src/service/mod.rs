@@ -45,7 +45,7 @@ pub use device::{
     MethodTakes, PackageConfig, TextLimits,
 };
 pub use media::FormFields;
-pub use settings::{Isolation, Listed, RunOn, ServiceSettings};
+pub use settings::{Isolation, Listed, RunOn, ServiceSettings, WithoutDevice};
 pub use upstream::client as upstream_client;
 pub use upstream::{
     AddressState, Forward, Upstream, UpstreamAddress, UpstreamKey, UpstreamOptions,
@@ -56,7 +56,7 @@ pub(crate) use call::{seconds, strip_directories};
 use crate::account::AccountId;
 use crate::database::Timestamp;
 use attached::AttachedCall;
-use engine::{ForegroundRequest, SessionState};
+use engine::{DeviceFollower, ForegroundRequest, SessionState};
 use futures_util::StreamExt as _;
 use meter::Meter;
 
@@ -276,6 +276,13 @@ impl Service {
             "`{}` is not trained yet; train it with POST …/account/{owner}/model/{name}/fit",
             self.label()
         )
+    }
+}
+
+/// Tasks that wait for a device wait like those that wait for a worker.
+impl DeviceFollower for AttachedServices {
+    fn devices_changed(&self) {
+        self.resume();
     }
 }
 

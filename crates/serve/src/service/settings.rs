@@ -73,11 +73,24 @@ impl TryFrom<Written> for Listed {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunOn {
-    /// In processes of this machine.
+    /// On the devices of the gateway that take the backend of the model, if it has any; otherwise here.
     #[default]
+    Auto,
+    /// In processes of this machine.
     Here,
     /// On workers, which get the package.
     Workers,
+}
+
+/// Where the models of a package run while none of their devices is connected.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WithoutDevice {
+    /// Nowhere: the service is inactive, and its tasks wait.
+    #[default]
+    Wait,
+    /// On this machine.
+    Here,
 }
 
 /// Settings of a service.
@@ -108,6 +121,8 @@ pub struct ServiceSettings {
     pub async_timeout_s: f64,
     /// The machines that run the models of its package.
     pub run_on: RunOn,
+    /// Where they run while none of their devices is connected.
+    pub without_device: WithoutDevice,
     /// Isolation of sessions.
     pub isolation: Isolation,
     /// Maximum memory of a session's process, in bytes; 0 means unlimited.
@@ -121,7 +136,7 @@ pub struct ServiceSettings {
     pub ort_options: Vec<OrtOption>,
     /// Load the default model when the service appears instead of at the first request.
     pub warm_up: bool,
-    /// Retry a task whose process crashed, or whose worker left.
+    /// Retry a task whose process crashed, or whose worker or device left.
     pub retry_after_crash: bool,
     /// The server is not ready while the service is inactive.
     pub required: bool,
@@ -138,7 +153,8 @@ impl Default for ServiceSettings {
             batch_max_wait_ms: 0,
             predict_timeout_s: 60.0,
             async_timeout_s: 0.0,
-            run_on: RunOn::Here,
+            run_on: RunOn::Auto,
+            without_device: WithoutDevice::Wait,
             isolation: Isolation::Process,
             memory_limit: 0,
             threads: 0,

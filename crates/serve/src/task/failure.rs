@@ -51,7 +51,9 @@ impl TaskFailure {
             CallError::Refused(refusal) => {
                 Self::new(400, refusal.code.unwrap_or(BAD_REQUEST), message)
             }
-            CallError::NoInstances(_) => Self::new(400, "NO_ACTIVE_INSTANCES", message),
+            CallError::NoInstances(_) | CallError::Away(_) => {
+                Self::new(400, "NO_ACTIVE_INSTANCES", message)
+            }
             CallError::QueueFull { .. } => Self::new(429, "SERVICE_QUEUE_IS_FULL", message),
             CallError::OutOfMemory(_) => Self::new(429, "TOO_MANY_BODY_BYTES", message),
             CallError::Timeout { .. } => Self::new(504, "PREDICT_TIMEOUT", message),

@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
+use super::super::device_args::DeviceArgs;
 use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::super::report::{self, CommandReport};
 use super::built_in::BuiltInModel;
-use super::device_args::DeviceArgs;
 use super::target_args::sandbox_parser;
 use assigned::ModelOperators;
 use operators::OperatorList;

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 
+use super::super::super::device_args::DeviceArgs;
 use super::super::super::exit::Failure;
 use super::super::super::progress;
-use super::super::device_args::DeviceArgs;
 use super::StartedSide;
 use super::sustained::{SustainedPoint, SustainedSeries};
 use crate::cli::execute::sides::ExecutionSide;

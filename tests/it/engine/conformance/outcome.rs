@@ -179,7 +179,7 @@ fn of_error(error: &EngineError) -> Told {
             limit: RunLimit::Time(_),
             ..
         } => Outcome::Hang,
-        EngineError::Died { .. } | EngineError::Limit { .. } | EngineError::Device(_) => {
+        EngineError::Died { .. } | EngineError::Limit { .. } | EngineError::Device { .. } => {
             Outcome::Crash
         }
     };

@@ -107,7 +107,7 @@ fn receive_file(
     Ok(received.map(|()| AgentReply::Stored))
 }
 
-/// Becomes a worker process: connects one with the caller, and tells how it ended.
+/// Becomes a worker process: connects one with the caller, and reports how it ended.
 fn work(
     (program, variables): (&Path, Vec<(String, String)>),
     store: &Store,

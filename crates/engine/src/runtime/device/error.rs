@@ -76,3 +76,10 @@ pub enum DeviceError {
         error: io::Error,
     },
 }
+
+impl DeviceError {
+    /// Returns whether the device could not be reached, so that another attempt may succeed.
+    pub fn is_lost(&self) -> bool {
+        matches!(self, Self::Lost { .. } | Self::Unreachable { .. })
+    }
+}

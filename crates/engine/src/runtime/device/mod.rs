@@ -4,7 +4,7 @@
 //! that machine once, and starts it as an agent, which stores files by content and runs models in worker processes. The
 //! worker's protocol goes through the same wire.
 //!
-//! Invariant: a connection that breaks is resumed or told, and leaves no process behind. Files on a device are named by
+//! Invariant: a connection that breaks is resumed or reported, and leaves no process behind. Files on a device are named by
 //! their hashes and complete.
 
 mod address;
@@ -35,7 +35,7 @@ pub use address::{DeviceAddress, InvalidDevice};
 pub use agent::serve;
 pub use error::DeviceError;
 pub use options::{DeviceOptions, VersionText};
-pub use protocol::{DeviceReport, Removed, sense_this_machine};
+pub use protocol::{DeviceBackend, DeviceReport, Removed, sense_this_machine};
 pub use remote::RemoteDevice;
 
 /// The work of an agent, as an argument of a process of this program.

@@ -25,6 +25,6 @@ pub struct DeviceOptions {
     pub most_bytes: u64,
     /// File in which hashes of files of this machine are kept.
     pub hashes: Option<PathBuf>,
-    /// Is told the name of a file, the number of its bytes that are sent, and its size.
+    /// Is called with the name of a file, the number of its bytes that are sent, and its size.
     pub sent: fn(&str, u64, u64),
 }

@@ -109,6 +109,19 @@ pub struct Removed {
     pub bytes: u64,
 }
 
+/// A backend that runs a small model on a device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceBackend {
+    /// The backend.
+    pub backend: String,
+    /// The engine that runs it.
+    pub engine: String,
+    /// The execution provider of the engine.
+    pub provider: String,
+    /// Whether the engine is not the backend's own.
+    pub fallback: bool,
+}
+
 /// A device, as its agent describes it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct DeviceReport {

@@ -6,8 +6,11 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use serde::Deserialize;
 
 use super::address::DeviceAddress;
 use super::describe::SensorReading;
@@ -17,10 +20,10 @@ use super::hashes::KnownHashes;
 use super::install::Installed;
 use super::options::DeviceOptions;
 use super::protocol::{
-    AgentReply, AgentRequest, DeviceFile, DeviceReport, MAX_PART_BYTES, Removed,
+    AgentReply, AgentRequest, DeviceBackend, DeviceFile, DeviceReport, MAX_PART_BYTES, Removed,
 };
 use crate::LoadOptions;
-use crate::runtime::process::{Process, frame};
+use crate::runtime::process::{Process, Stopper, frame};
 use crate::surroundings::Surroundings;
 
 /// Number of attempts of a request, and the pause before each further one.
@@ -41,6 +44,24 @@ pub struct RemoteDevice {
     /// The agent that places files. Its folders stay as long as it lives.
     agent: Mutex<Option<Agent>>,
     surroundings: Mutex<Surroundings>,
+    /// Ends the agent from another thread.
+    stopper: Mutex<Option<Stopper>>,
+    closed: AtomicBool,
+}
+
+/// The output of `pkgtool backends --json`, as far as it is used.
+#[derive(Deserialize)]
+struct PrintedBackends {
+    backends: Vec<PrintedBackend>,
+}
+
+/// A backend and the engine that runs it, if one does.
+#[derive(Deserialize)]
+struct PrintedBackend {
+    backend: Option<String>,
+    engine: Option<String>,
+    provider: Option<String>,
+    fallback: Option<bool>,
 }
 
 /// A connected agent.
@@ -70,6 +91,8 @@ impl RemoteDevice {
             installed: Mutex::new(installed),
             agent: Mutex::default(),
             surroundings: Mutex::default(),
+            stopper: Mutex::default(),
+            closed: AtomicBool::new(false),
         };
         let agent = device.connect()?;
         *lock(&device.agent) = Some(agent);
@@ -117,6 +140,51 @@ impl RemoteDevice {
             AgentReply::Printed { output, .. } => Ok(output),
             other => Err(unexpected(&other)),
         })
+    }
+
+    /// Returns the backends that run a small model there.
+    pub fn backends(&self) -> Result<Vec<DeviceBackend>, DeviceError> {
+        let library = self.library()?;
+        let library = library.as_deref().and_then(Path::to_str);
+        let mut arguments = vec!["backends", "--on", "local", "--json"];
+        if let Some(library) = library {
+            arguments.extend(["--ort-lib", library]);
+        }
+        let printed = self.run(&arguments)?;
+        let tested: PrintedBackends =
+            serde_json::from_str(&printed).map_err(|error| DeviceError::Refused {
+                device: self.address.to_string(),
+                reason: format!("unexpected list of backends: {error}"),
+            })?;
+        let run = tested.backends.into_iter().filter_map(|one| {
+            Some(DeviceBackend {
+                backend: one.backend?,
+                engine: one.engine?,
+                provider: one.provider?,
+                fallback: one.fallback.unwrap_or(false),
+            })
+        });
+        Ok(run.collect())
+    }
+
+    /// Checks that the device answers, by one attempt.
+    pub fn check(&self) -> Result<(), DeviceError> {
+        // Whoever holds the agent works with it.
+        let Ok(mut held) = self.agent.try_lock() else {
+            return Ok(());
+        };
+        let hello = AgentRequest::Hello { hash: false };
+        self.attempt(&mut held, "checking the connection", |agent| {
+            agent.ask(&hello).map(drop)
+        })
+    }
+
+    /// Ends the connection for good.
+    pub fn close(&self) {
+        self.closed.store(true, Relaxed);
+        if let Some(stopper) = lock(&self.stopper).take() {
+            stopper.stop();
+        }
     }
 
     /// Returns the place of the first library that the user named, which is put on the device.
@@ -223,6 +291,7 @@ impl RemoteDevice {
             process: self.start_agent()?,
             placed: HashMap::new(),
         };
+        *lock(&self.stopper) = Some(agent.process.stopper());
         let installed = lock(&self.installed).clone();
         let hello = AgentRequest::Hello {
             hash: installed.is_new,
@@ -266,33 +335,45 @@ impl RemoteDevice {
         let mut attempt = 0;
         loop {
             attempt += 1;
-            let connected = match held.take() {
-                Some(agent) => Ok(agent),
-                None => self.connect(),
-            };
-            let error = match connected {
-                Ok(mut agent) => match work(&mut agent) {
-                    Ok(done) => {
-                        *held = Some(agent);
-                        return Ok(done);
-                    }
-                    Err(AskError::Lost(reason)) => DeviceError::Lost {
-                        device: self.address.to_string(),
-                        doing,
-                        reason,
-                    },
-                    Err(AskError::Other(error)) => {
-                        *held = Some(agent);
-                        return Err(self.named(error));
-                    }
-                },
-                Err(error @ (DeviceError::Lost { .. } | DeviceError::Unreachable { .. })) => error,
-                Err(error) => return Err(error),
-            };
-            if attempt >= ATTEMPTS {
-                return Err(error);
+            match self.attempt(&mut held, doing, &mut work) {
+                Ok(done) => return Ok(done),
+                Err(error) if attempt >= ATTEMPTS || !error.is_lost() => return Err(error),
+                Err(_) => std::thread::sleep(RETRY_PAUSE * attempt),
             }
-            std::thread::sleep(RETRY_PAUSE * attempt);
+        }
+    }
+
+    /// Works with the agent once. Connects first if there is no connection.
+    fn attempt<T>(
+        &self,
+        held: &mut Option<Agent>,
+        doing: &'static str,
+        work: impl FnOnce(&mut Agent) -> Result<T, AskError>,
+    ) -> Result<T, DeviceError> {
+        if self.closed.load(Relaxed) {
+            return Err(DeviceError::Refused {
+                device: self.address.to_string(),
+                reason: "the connection was closed".to_owned(),
+            });
+        }
+        let mut agent = match held.take() {
+            Some(agent) => agent,
+            None => self.connect()?,
+        };
+        match work(&mut agent) {
+            Ok(done) => {
+                *held = Some(agent);
+                Ok(done)
+            }
+            Err(AskError::Lost(reason)) => Err(DeviceError::Lost {
+                device: self.address.to_string(),
+                doing,
+                reason,
+            }),
+            Err(AskError::Other(error)) => {
+                *held = Some(agent);
+                Err(self.named(error))
+            }
         }
     }
 

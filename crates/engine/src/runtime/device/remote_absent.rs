@@ -7,7 +7,7 @@ use super::address::DeviceAddress;
 use super::describe::SensorReading;
 use super::error::DeviceError;
 use super::options::DeviceOptions;
-use super::protocol::{DeviceReport, Removed};
+use super::protocol::{DeviceBackend, DeviceReport, Removed};
 use crate::LoadOptions;
 use crate::runtime::process::Process;
 use crate::surroundings::Surroundings;
@@ -47,6 +47,21 @@ impl RemoteDevice {
 
     /// Runs a command of the tool there.
     pub fn run(&self, _: &[&str]) -> Result<String, DeviceError> {
+        match *self {}
+    }
+
+    /// Returns the backends that run a small model there.
+    pub fn backends(&self) -> Result<Vec<DeviceBackend>, DeviceError> {
+        match *self {}
+    }
+
+    /// Checks that the device answers.
+    pub fn check(&self) -> Result<(), DeviceError> {
+        match *self {}
+    }
+
+    /// Ends the connection for good.
+    pub fn close(&self) {
         match *self {}
     }
 

@@ -185,7 +185,7 @@ impl DeviceShell {
                 Err(error) => return Err(self.lost(doing, &error)),
             }
         }
-        // A full disk is told there.
+        // A full disk is reported there.
         match self.printed.last_line() {
             Some(reason) if !self.program.succeeds() => Err(DeviceError::Command {
                 device: self.address.to_string(),

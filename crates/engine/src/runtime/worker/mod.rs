@@ -172,7 +172,10 @@ type StartedProcess = (Process, String, Option<TempDir>);
 
 /// Converts an error of a device.
 fn unreachable(error: &DeviceError) -> EngineError {
-    EngineError::Device(error.to_string())
+    EngineError::Device {
+        reason: error.to_string(),
+        is_lost: error.is_lost(),
+    }
 }
 
 impl Worker {
@@ -360,7 +363,10 @@ impl Worker {
         };
         if self.process.is_connection_lost() {
             let help = "check the cable or the network, and run it again";
-            return EngineError::Device(format!("{reason}, while {doing}; {help}"));
+            return EngineError::Device {
+                reason: format!("{reason}, while {doing}; {help}"),
+                is_lost: true,
+            };
         }
         match self.memory_limit {
             Some(limit) if reports_shortage(&reason) => return self.reached(limit, doing),

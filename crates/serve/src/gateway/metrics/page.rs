@@ -9,7 +9,7 @@ use super::process::ProcessMetrics;
 use super::storage::StorageSizes;
 use super::{GatewayMetrics, method};
 use crate::metric::{Histogram, Page, PageFormat};
-use crate::service::engine::SessionState;
+use crate::service::engine::{DeviceStatus, SessionState};
 use crate::service::meter::{AnswerOutcome, Meter, ServiceOperation};
 use crate::service::{Service, ServiceKind};
 use crate::task::TaskStore;
@@ -49,6 +49,8 @@ pub(in crate::gateway) struct CurrentState {
     pub(in crate::gateway) accounts: Vec<AccountMetrics>,
     /// Attached workers.
     pub(in crate::gateway) workers: Vec<WorkerInfo>,
+    /// Devices on which models run.
+    pub(in crate::gateway) devices: Vec<DeviceStatus>,
 }
 
 /// An account's values on the page.
@@ -115,6 +117,9 @@ impl GatewayMetrics {
             write_upstreams(&mut page, &present.services, names);
             write_workers(&mut page, &present.workers, names);
             write_accounts(&mut page, &present.accounts);
+        }
+        if matches!(names, VisibleNames::All) {
+            write_devices(&mut page, &present.devices);
         }
         write_tasks(&mut page, present);
         write_session_totals(&mut page, present);
@@ -358,6 +363,16 @@ fn write_workers(page: &mut Page, workers: &[WorkerInfo], names: &VisibleNames) 
         for ((service, machine), metrics) in &machines {
             samples.add(&[("service", service), ("machine", machine)], of(metrics));
         }
+    }
+}
+
+/// Writes the devices, which belong to operators.
+fn write_devices(page: &mut Page, devices: &[DeviceStatus]) {
+    let help = "1 if the device is connected, 0 if it is away.";
+    let mut samples = page.gauge("pkgtool_device_connected", help);
+    for device in devices {
+        let is_connected = u64::from(device.away.is_none());
+        samples.add(&[("device", &device.name)], is_connected);
     }
 }
 

@@ -44,6 +44,7 @@ impl Default for GatewaySettings {
             tls: Tls::default(),
             defaults: ServiceSettings::default(),
             services: BTreeMap::new(),
+            devices: Vec::new(),
             publishers: Vec::new(),
             proxies: Vec::new(),
             webhooks: Vec::new(),

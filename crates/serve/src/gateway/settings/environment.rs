@@ -14,7 +14,7 @@ pub(super) const PREFIX: &str = "PKGTOOL_";
 
 /// Variables with the prefix that are not settings: those of the tool's other commands, of its
 /// Python package, of its build and of its tests.
-const OTHER_VARIABLES: [&str; 11] = [
+const OTHER_VARIABLES: [&str; 13] = [
     "PKGTOOL_ACCOUNT",
     "PKGTOOL_API_KEY",
     "PKGTOOL_BENCH_PYTHON",
@@ -24,12 +24,14 @@ const OTHER_VARIABLES: [&str; 11] = [
     "PKGTOOL_CPU_FEATURES",
     "PKGTOOL_EXECUTORCH_DIR",
     "PKGTOOL_EXECUTORCH_VERSION",
+    "PKGTOOL_ON",
     "PKGTOOL_REQUIRE",
+    "PKGTOOL_RUNNER",
     "PKGTOOL_URL",
 ];
 
 /// Prefixes of such variables.
-const OTHER_PREFIXES: [&str; 1] = ["PKGTOOL_TEST_"];
+const OTHER_PREFIXES: [&str; 2] = ["PKGTOOL_DEVICE_", "PKGTOOL_TEST_"];
 
 /// Overrides settings with those from the environment.
 pub(super) fn apply(

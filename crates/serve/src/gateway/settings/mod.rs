@@ -7,6 +7,7 @@
 
 mod database;
 mod defaults;
+mod devices;
 mod environment;
 mod listen;
 mod live;
@@ -30,6 +31,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
 pub use database::{DatabaseSetting, InvalidDatabase};
+pub use devices::DeviceSettings;
 pub use listen::{InvalidListenAddress, Listen};
 
 use crate::service::ServiceSettings;
@@ -122,6 +124,8 @@ pub struct GatewaySettings {
     pub defaults: ServiceSettings,
     /// Settings of single services, by `NAME`, or by `"acme/NAME"` for a service of the account `acme`.
     pub services: BTreeMap<String, toml::Table>,
+    /// Devices on which models run.
+    pub devices: Vec<DeviceSettings>,
     /// Packages of other accounts.
     pub publishers: Vec<Publisher>,
     /// Services that proxy other HTTP services.
@@ -457,6 +461,7 @@ impl GatewaySettings {
         self.console.check()?;
         self.workers.check()?;
         self.check_places()?;
+        self.check_devices()?;
         self.check_webhooks()?;
         self.check_proxies()
     }

@@ -42,7 +42,7 @@ impl AttachedCall {
     ) -> Result<Self, CallError> {
         if !attached.may_answer() {
             let reason = attached.inactive_reason();
-            return Err(CallError::NoInstances(reason.unwrap_or_default()));
+            return Err(CallError::Away(reason.unwrap_or_default()));
         }
         Ok(Self {
             attached: Arc::clone(attached),

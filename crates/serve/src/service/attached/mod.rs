@@ -171,7 +171,7 @@ impl Attached {
                 Wait::Instance(until) => {
                     if tokio::time::timeout_at(until, freed).await.is_err() {
                         let reason = self.inactive_reason();
-                        return Err(CallError::NoInstances(reason.unwrap_or_default()));
+                        return Err(CallError::Away(reason.unwrap_or_default()));
                     }
                 }
                 Wait::Refused(limit) => return Err(CallError::QueueFull { limit }),

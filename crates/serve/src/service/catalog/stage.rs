@@ -97,7 +97,7 @@ fn workers(
     settings: &ServiceSettings,
     options: &CatalogOptions,
 ) -> Option<Arc<Attached>> {
-    if settings.run_on == RunOn::Here || package.home.named_by_folders {
+    if settings.run_on != RunOn::Workers || package.home.named_by_folders {
         return None;
     }
     let attached = options.attached.as_ref()?;

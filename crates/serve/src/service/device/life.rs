@@ -8,7 +8,7 @@ use super::super::away::NO_ACCOUNT;
 use super::super::engine::{Activity, ForegroundRequest};
 use super::super::{Attached, CallError, Isolation};
 use super::variants::MethodEntry;
-use super::{Device, embedding, runnable};
+use super::{Device, DeviceParts, embedding, runnable};
 
 impl Device {
     /// Returns the same models in processes of their own, which get the processor time that others
@@ -57,7 +57,7 @@ impl Device {
         let is_meant = |entry: &&MethodEntry| backend.is_none_or(|it| entry.backend.name() == it);
         let mut first = None;
         for entry in self.variants.entries.iter().filter(is_meant) {
-            let reason = entry.failure()?;
+            let reason = entry.failure().or_else(|| self.absence(entry))?;
             first.get_or_insert(reason);
         }
         first.or_else(|| Some("it lacks a model for this backend".to_owned()))
@@ -68,8 +68,27 @@ impl Device {
     pub fn may_answer(&self) -> bool {
         match self.workers() {
             Some(workers) => workers.may_answer(),
-            None => self.variants.entries.iter().any(|it| !it.is_refused()),
+            None => {
+                let mut entries = self.variants.entries.iter();
+                entries.any(|it| !it.is_refused() && self.absence(it).is_none())
+            }
         }
+    }
+
+    /// Returns whether all its methods wait for devices that are away.
+    pub fn waits_for_devices(&self) -> bool {
+        let mut runnable = self.variants.entries.iter().filter(|it| it.model.is_ok());
+        self.workers().is_none()
+            && self.description.runnable
+            && runnable.all(|it| self.absence(it).is_some())
+    }
+
+    /// Returns the reason why a method cannot run now, if it is that its devices are away.
+    fn absence(&self, entry: &MethodEntry) -> Option<String> {
+        let DeviceParts {
+            engines, settings, ..
+        } = &self.parts;
+        engines.absence(Some(entry.backend), settings)
     }
 
     /// Returns the current activity of all its endpoints.

@@ -4,7 +4,10 @@
 //! Invariant: a candidate is skipped only for a failure that is its own. Once a candidate has run
 //! the model, it is used for all later sessions until it fails to load.
 
+use std::collections::BTreeMap;
+
 use super::loaded::call_error;
+use super::place::SessionPlace;
 use crate::service::CallError;
 use pkgtool_base::package::Backend;
 use pkgtool_engine::EngineError;
@@ -85,6 +88,41 @@ impl EngineChoice {
         Err(CallError::NoInstances(
             StartError::Failed(tried).to_string(),
         ))
+    }
+}
+
+/// The choices of an endpoint, by the place of its sessions.
+#[derive(Debug)]
+pub(super) struct EngineChoices {
+    format: &'static str,
+    backend: Option<Backend>,
+    by_place: BTreeMap<Option<usize>, EngineChoice>,
+}
+
+impl EngineChoices {
+    pub(super) fn new(format: &'static str, backend: Option<Backend>) -> Self {
+        Self {
+            format,
+            backend,
+            by_place: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the choice for a place.
+    pub(super) fn at(&mut self, place: &SessionPlace) -> &mut EngineChoice {
+        let choice = self.by_place.entry(place.number());
+        choice.or_insert_with(|| EngineChoice::new(self.format, self.backend))
+    }
+
+    /// Returns whether a candidate has run the model anywhere.
+    pub(super) fn is_made(&self) -> bool {
+        self.by_place.values().any(EngineChoice::is_made)
+    }
+
+    /// Returns a candidate that has run the model.
+    pub(super) fn proven_candidate(&self) -> Option<Candidate> {
+        let mut choices = self.by_place.values();
+        choices.find_map(EngineChoice::proven_candidate)
     }
 }
 

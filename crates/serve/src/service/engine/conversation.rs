@@ -13,7 +13,8 @@ use tokio::sync::oneshot;
 
 use super::owner::{Owner, wait};
 use super::request::{FirstStep, QueuedRequest, ReservationTerms};
-use super::shared::{EndpointState, Phase, Reservation, SeatRun, SharedEndpoint, Ticket};
+use super::shared::{SharedEndpoint, Ticket};
+use super::state::{EndpointState, Phase, Reservation, SeatRun};
 use crate::account::AccountId;
 use crate::service::CallError;
 use pkgtool_engine::tensor::Tensor;
@@ -116,6 +117,7 @@ impl EndpointConversation {
             since: Instant::now(),
             alone: true,
             begins,
+            was_lost: false,
             terms: Some(self.terms.clone()),
             answer,
         });
@@ -201,7 +203,7 @@ impl Owner {
             let lease = &self.held.as_ref()?.lease;
             if rests.is_some() && !is_asked && lease.end_use() {
                 drop(state);
-                shared.ledger.wake();
+                lease.wake_others();
                 state = shared.lock();
                 continue;
             }

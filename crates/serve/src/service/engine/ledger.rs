@@ -312,10 +312,15 @@ impl MemoryLease {
     }
 
     /// Marks the session as idle. If it returns `true`, somebody waits for memory, and the caller
-    /// must call [`Ledger::wake`] without the endpoint's lock.
+    /// must call [`Self::wake_others`] without the endpoint's lock.
     #[must_use]
     pub(super) fn end_use(&self) -> bool {
         self.entry.change(BUSY, IDLE) && self.ledger.waiting.load(SeqCst) > 0
+    }
+
+    /// Makes those who wait for its ledger's memory check again.
+    pub(super) fn wake_others(&self) {
+        self.ledger.wake();
     }
 
     /// Returns whether the session must end, because it was evicted or its memory is wanted.

@@ -9,8 +9,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::devices::Devices;
 use super::foreground::Foreground;
 use super::model::EndpointModel;
+use super::place::SessionPlace;
 use crate::service::{CallError, Isolation, Refusal, ServiceSettings};
 use pkgtool_engine::runtime::process::Stopper;
 use pkgtool_engine::runtime::process::sandbox::Sandbox;
@@ -34,6 +36,8 @@ pub(super) struct SessionSource {
     pub(super) library: Option<PathBuf>,
     /// The requests to which its sessions give way, if they do.
     pub(super) gives_way_to: Option<Arc<Foreground>>,
+    /// The devices on which sessions may live.
+    pub(super) devices: Arc<Devices>,
 }
 
 /// A loaded session.
@@ -57,6 +61,7 @@ impl SessionSource {
         &self,
         model: &EndpointModel,
         settings: &ServiceSettings,
+        place: &SessionPlace,
         (candidate, prove): (Candidate, bool),
         started: impl FnOnce(&Worker, Stopper),
     ) -> Result<LoadedSession, EngineError> {
@@ -77,9 +82,13 @@ impl SessionSource {
                 cpu_features: None,
             },
         };
-        if settings.isolation == Isolation::Thread {
-            return in_thread(candidate.engine, &request);
-        }
+        let device = match place {
+            SessionPlace::Here if settings.isolation == Isolation::Thread => {
+                return in_thread(candidate.engine, &request);
+            }
+            SessionPlace::Here => None,
+            SessionPlace::Device(connection) => Some(Arc::clone(&connection.remote)),
+        };
         let launcher = Launcher {
             program: self.program.clone(),
             timeout: Some(LOAD_TIMEOUT),
@@ -87,12 +96,19 @@ impl SessionSource {
                 .filter(|bytes| *bytes > 0)
                 .map(MemoryLimit::Setting),
             in_background: self.gives_way(),
-            device: None,
+            device,
         };
-        let mut worker = launcher.start(candidate.engine, &request)?;
+        let named = |error| match (error, place) {
+            (EngineError::Device { reason, is_lost }, SessionPlace::Device(connection)) => {
+                let reason = connection.without_address(&reason);
+                EngineError::Device { reason, is_lost }
+            }
+            (other, _) => other,
+        };
+        let mut worker = launcher.start(candidate.engine, &request).map_err(named)?;
         let stopper = worker.stopper();
         started(&worker, stopper);
-        worker.load(&request)?;
+        worker.load(&request).map_err(named)?;
         if !(prove && is_target) {
             worker.set_timeout(None);
         }
@@ -114,9 +130,12 @@ fn cpu_time(_process: u32) -> Option<Duration> {
 
 impl LoadedSession {
     /// Returns the CPU time of all threads of the session's process. Returns `None` if the system
-    /// does not provide it or the session is in this process.
+    /// does not provide it or the session is in this process
+    /// or on a device.
     pub(super) fn cpu_time(&self) -> Option<Duration> {
         match self {
+            // The process here is only the wire to a device.
+            Self::Process(worker) if worker.device().is_some() => None,
             Self::Process(worker) => cpu_time(worker.id()),
             Self::Thread(..) => None,
         }
@@ -190,9 +209,10 @@ pub(super) fn call_error(error: &EngineError) -> CallError {
                 RunLimit::Memory(..) => CallError::Failed(text),
             }
         }
-        EngineError::Unavailable { .. } | EngineError::Device(_) => {
+        EngineError::Unavailable { .. } | EngineError::Device { is_lost: false, .. } => {
             CallError::NoInstances(error.to_string())
         }
+        EngineError::Device { is_lost: true, .. } => CallError::Lost,
         EngineError::Input { .. } => CallError::Refused(Refusal {
             message: error.to_string(),
             place: None,
@@ -217,7 +237,7 @@ fn limit_text(limit: RunLimit) -> String {
 pub(super) fn has_died(error: &EngineError) -> bool {
     matches!(
         error,
-        EngineError::Died { .. } | EngineError::Limit { .. } | EngineError::Device(_)
+        EngineError::Died { .. } | EngineError::Limit { .. } | EngineError::Device { .. }
     )
 }
 
@@ -237,7 +257,7 @@ pub(super) fn for_log(error: &EngineError) -> &str {
         EngineError::Load { .. } => "it cannot load the model",
         EngineError::Corrupt { .. } => "it reports that the model is corrupt",
         EngineError::Run { .. } => "its run failed",
-        EngineError::Device(_) => "its device cannot be used",
+        EngineError::Device { .. } => "its device cannot be used",
         EngineError::Input { .. } => "its inputs contain unsupported values",
     }
 }

@@ -10,21 +10,24 @@ mod backoff;
 mod batch;
 mod choice;
 mod conversation;
+mod devices;
 mod foreground;
 mod ledger;
 mod loaded;
 mod model;
 mod owner;
+mod place;
 mod queue;
 mod request;
 mod run;
 mod shared;
 mod sides;
+mod state;
 mod trial;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
@@ -33,6 +36,7 @@ use super::away::{Decoding, NO_ACCOUNT};
 use super::meter::Meters;
 use super::{CallError, Isolation, ServiceSettings};
 use crate::account::AccountId;
+use pkgtool_base::package::Backend;
 use pkgtool_engine::ByteSums;
 use pkgtool_engine::runtime::parsers::{ParserClient, Parsers};
 use pkgtool_engine::runtime::process::sandbox::Sandbox;
@@ -42,9 +46,11 @@ use pkgtool_engine::tensor::{Signature, Tensor};
 pub(super) use foreground::{Foreground, ForegroundRequest};
 
 pub use conversation::EndpointConversation;
+pub use devices::{DeviceFollower, DeviceParameters, DeviceStatus};
 pub use model::{Activity, EndpointModel, SessionState};
 pub use sides::SideRule;
 
+use devices::Devices;
 use ledger::Ledger;
 use loaded::SessionSource;
 use shared::{Host, SharedEndpoint};
@@ -76,15 +82,15 @@ impl Engines {
     /// maximum memory of all loaded sessions in bytes, and `library` the ONNX Runtime library, if
     /// configured.
     pub fn new(program: PathBuf, budget: u64, library: Option<PathBuf>) -> Arc<Self> {
-        Self::metered(program, budget, library, Meters::default())
+        Self::with_devices(program, budget, library, (Meters::default(), Vec::new()))
     }
 
-    /// Does the same with existing meters.
-    pub fn metered(
+    /// Does the same with existing meters, and devices on which sessions may live.
+    pub fn with_devices(
         program: PathBuf,
         budget: u64,
         library: Option<PathBuf>,
-        meters: Meters,
+        (meters, devices): (Meters, Vec<DeviceParameters>),
     ) -> Arc<Self> {
         Arc::new(Self {
             parsers: Parsers::new(program.clone()),
@@ -93,6 +99,7 @@ impl Engines {
                 program,
                 library,
                 gives_way_to: None,
+                devices: Arc::new(Devices::start(devices)),
             },
             foreground: Arc::default(),
             in_background: OnceLock::new(),
@@ -138,13 +145,39 @@ impl Engines {
             meter: self.meters.labelled(&model.service),
         };
         let shared = SharedEndpoint::new(model, settings.clone(), host);
+        let follower = Arc::downgrade(&shared);
+        self.source.devices.follow(follower);
         Arc::new(Endpoint {
             shared,
             sides: OnceCell::new(),
         })
     }
 
-    /// Returns the memory of all loaded sessions in bytes, as far as known.
+    /// Calls a follower after each change of a device, as long as it lives.
+    pub fn follow_devices(&self, follower: Weak<dyn DeviceFollower>) {
+        self.source.devices.follow(follower);
+    }
+
+    /// Returns the state of all devices.
+    pub fn devices(&self) -> Vec<DeviceStatus> {
+        self.source.devices.status()
+    }
+
+    /// Ends the connections with all devices.
+    pub fn leave_devices(&self) {
+        self.source.devices.stop();
+    }
+
+    /// Returns the reason why models of a backend cannot run now, if it is that their devices are away.
+    pub(super) fn absence(
+        &self,
+        backend: Option<Backend>,
+        settings: &ServiceSettings,
+    ) -> Option<String> {
+        self.source.devices.absence(backend, settings)
+    }
+
+    /// Returns the memory of all loaded sessions on this machine in bytes, as far as known.
     pub fn memory(&self) -> u64 {
         self.ledger.used()
     }
@@ -240,7 +273,7 @@ impl Endpoint {
 
     /// Returns the engine and provider that have run the model; `None` before its first run.
     pub fn runs_on(&self) -> Option<Candidate> {
-        self.shared.lock().choice.proven_candidate()
+        self.shared.lock().choices.proven_candidate()
     }
 
     /// Returns how the engine sums products of 8-bit numbers; known after the first run, if the
@@ -269,7 +302,10 @@ impl Endpoint {
         let state = self.shared.lock();
         let loaded = state.seats.values().filter(|seat| seat.loaded);
         let told = loaded.map(|seat| SessionState {
-            process: seat.process.as_ref().map(|(_, id)| *id),
+            // The process of a session on a device only carries its messages.
+            process: (seat.process.as_ref())
+                .filter(|_| seat.device.is_none())
+                .map(|(_, id)| *id),
             bytes: seat.bytes,
         });
         told.collect()
@@ -278,8 +314,7 @@ impl Endpoint {
     /// Rejects new requests, finishes the pending ones and ends the sessions.
     pub async fn drain(&self) {
         self.shared.close();
-        let is_done =
-            |state: &shared::EndpointState| state.queue.is_empty() && state.running() == 0;
+        let is_done = |state: &state::EndpointState| state.queue.is_empty() && state.running() == 0;
         self.shared.until(is_done).await;
         self.shared.stop();
         self.shared.until(|state| self.shared.is_over(state)).await;

@@ -12,8 +12,11 @@ use std::time::{Duration, Instant};
 use super::batch::{self, Batching};
 use super::ledger::{MemoryLease, MemoryRequest};
 use super::loaded::{LoadedSession, for_log};
+use super::place::{Placing, SessionPlace};
 use super::request::QueuedRequest;
-use super::shared::{EndpointState, Phase, SeatRun, SharedEndpoint, too_large_error};
+use super::shared::{SharedEndpoint, too_large_error};
+use super::state::{EndpointState, Phase, SeatRun};
+use crate::service::CallError;
 use pkgtool_engine::runtime::target::Candidate;
 use pkgtool_engine::tensor::Tensor;
 use pkgtool_engine::{EngineError, RunStart};
@@ -23,6 +26,9 @@ const SPARE_IDLE_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Idle timeout of sessions that give way to others: they use memory beside those of their model.
 const BACKGROUND_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Longest pause before a thread looks again where a session can live.
+const UNCERTAIN_PAUSE: Duration = Duration::from_secs(1);
 
 /// An owner thread.
 pub(super) struct Owner {
@@ -35,6 +41,7 @@ pub(super) struct Owner {
 pub(super) struct OwnedSession {
     pub(super) session: LoadedSession,
     pub(super) candidate: Candidate,
+    pub(super) place: SessionPlace,
     /// True if its engine has run the model, here or in an earlier session.
     pub(super) proven: bool,
     /// Number of successful runs.
@@ -48,7 +55,7 @@ pub(super) struct OwnedSession {
 
 /// Next step of an owner thread.
 enum OwnerStep {
-    Load(Candidate),
+    Load(SessionPlace, Candidate),
     Prove(Vec<Tensor>),
     Try,
     Run(Vec<QueuedRequest>),
@@ -79,7 +86,7 @@ impl Owner {
     fn work(mut self) {
         while let Some(step) = self.next() {
             match step {
-                OwnerStep::Load(candidate) => self.load(candidate),
+                OwnerStep::Load(place, candidate) => self.load(place, candidate),
                 OwnerStep::Prove(like) => self.prove(&like),
                 OwnerStep::Try => self.try_before_requests(),
                 OwnerStep::Run(requests) => {
@@ -111,20 +118,31 @@ impl Owner {
                 let now = Instant::now();
                 if let Some(error) = state.refusal(now) {
                     state.refuse(&error);
-                } else if let Some(left) = state.backoff.left(now) {
-                    state = wait(&shared, state, left).0;
-                } else {
-                    return Some(OwnerStep::Load(state.choice.next()?));
+                    continue;
+                }
+                match (shared.placing(&state), state.backoff.left(now)) {
+                    (Placing::Nowhere(reason), _) => state.refuse(&CallError::Away(reason)),
+                    (_, Some(left)) => state = wait(&shared, state, left).0,
+                    (Placing::Uncertain(_), None) => {
+                        state = wait(&shared, state, UNCERTAIN_PAUSE).0
+                    }
+                    (Placing::At(place), None) => {
+                        let candidate = state.choices.at(&place).next()?;
+                        return Some(OwnerStep::Load(place, candidate));
+                    }
                 }
                 continue;
             };
+            if !shared.may_stay(&held.place) {
+                return Some(OwnerStep::Release("its device left or came back"));
+            }
             if held.lease.must_go() {
                 return Some(OwnerStep::Release("its memory is needed"));
             }
             if state.queue.is_empty() {
                 if held.lease.end_use() {
                     drop(state);
-                    shared.ledger.wake();
+                    held.lease.wake_others();
                     state = shared.lock();
                     continue;
                 }
@@ -198,13 +216,17 @@ impl Owner {
         }
     }
 
-    fn load(&mut self, candidate: Candidate) {
+    fn load(&mut self, place: SessionPlace, candidate: Candidate) {
         let shared = Arc::clone(&self.shared);
         let model = &shared.model;
+        let ledger = place.ledger(&shared.ledger);
         let (bytes, urgent, proven) = {
-            let state = shared.lock();
-            let is_made = state.choice.is_made();
-            (shared.need(&state), state.sessions() == 0, is_made)
+            let mut state = shared.lock();
+            if let Some(seat) = state.seats.get_mut(&self.seat) {
+                seat.device = place.number();
+            }
+            let is_made = state.choices.at(&place).is_made();
+            (shared.need(&state, ledger), state.sessions() == 0, is_made)
         };
         let asker = MemoryRequest {
             endpoint: shared.number,
@@ -213,15 +235,17 @@ impl Owner {
             gives_way: shared.source.gives_way(),
             wants: &|| {
                 let state = shared.lock();
-                state.phase != Phase::Stopped && !state.queue.is_empty()
+                state.phase != Phase::Stopped && !state.queue.is_empty() && shared.may_stay(&place)
             },
             bell: shared.bell(),
         };
-        let lease = match shared.ledger.reserve(&asker) {
+        let lease = match ledger.reserve(&asker) {
             Ok(Some(lease)) => lease,
             Ok(None) => return,
             Err(too_large) => {
-                shared.lock().loading_failed(&too_large_error(too_large));
+                shared
+                    .lock()
+                    .loading_failed(&too_large_error(too_large, &place));
                 return;
             }
         };
@@ -229,7 +253,7 @@ impl Owner {
         let how = (candidate, !proven);
         let loaded = shared
             .source
-            .load(model, &shared.settings, how, |worker, stopper| {
+            .load(model, &shared.settings, &place, how, |worker, stopper| {
                 let mut state = shared.lock();
                 let is_stopped = state.phase == Phase::Stopped;
                 if let Some(seat) = state.seats.get_mut(&self.seat) {
@@ -242,7 +266,7 @@ impl Owner {
             });
         let session = match loaded {
             Ok(session) => session,
-            Err(error) => return self.failed_to_load(candidate, error, lease),
+            Err(error) => return self.failed_to_load((&place, candidate), error, lease),
         };
         tracing::debug!(
             service = model.service,
@@ -254,6 +278,7 @@ impl Owner {
         self.held = Some(OwnedSession {
             session,
             candidate,
+            place,
             proven,
             runs: 0,
             last: Duration::ZERO,
@@ -272,12 +297,18 @@ impl Owner {
         }
     }
 
-    fn failed_to_load(&mut self, candidate: Candidate, error: EngineError, lease: MemoryLease) {
+    fn failed_to_load(
+        &mut self,
+        (place, candidate): (&SessionPlace, Candidate),
+        error: EngineError,
+        lease: MemoryLease,
+    ) {
         drop(lease);
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
         if let Some(seat) = state.seats.get_mut(&self.seat) {
             seat.process = None;
+            seat.device = None;
         }
         if state.phase == Phase::Stopped {
             return;
@@ -289,7 +320,15 @@ impl Owner {
             reason = for_log(&error),
             "cannot load a session"
         );
-        if let Err(error) = state.choice.fail(candidate, error) {
+        if let (EngineError::Device { is_lost: true, .. }, SessionPlace::Device(connection)) =
+            (&error, place)
+        {
+            // The requests wait for the end of the check.
+            shared.source.devices.suspect(connection);
+            state.backoff.fail(Instant::now());
+            return;
+        }
+        if let Err(error) = state.choices.at(place).fail(candidate, error) {
             let pause = state.loading_failed(&error);
             tracing::warn!(
                 service = shared.model.service,
@@ -315,6 +354,7 @@ impl Owner {
         drop(session);
         if let Some(seat) = self.shared.lock().seats.get_mut(&self.seat) {
             seat.loaded = false;
+            seat.device = None;
             seat.process = None;
             seat.stopped = false;
         }
@@ -344,6 +384,25 @@ impl Drop for Owner {
 }
 
 impl SharedEndpoint {
+    /// Returns where the next session can live. Sessions spread over the devices.
+    fn placing(&self, state: &EndpointState) -> Placing {
+        let devices = &self.source.devices;
+        let wanted = match devices.wanted(self.model.backend, &self.settings) {
+            Ok(wanted) => wanted,
+            Err(placing) => return placing,
+        };
+        let least = wanted
+            .into_iter()
+            .min_by_key(|it| state.sessions_at(it.number));
+        Placing::At(least.map_or(SessionPlace::Here, SessionPlace::Device))
+    }
+
+    /// Returns whether a session may stay where it lives.
+    fn may_stay(&self, place: &SessionPlace) -> bool {
+        let devices = &self.source.devices;
+        devices.may_stay(place, self.model.backend, &self.settings)
+    }
+
     /// Decides how the next requests run: alone or in a batch.
     fn share(&self, state: &EndpointState) -> BatchPlan {
         let Some(limit) = self.rows_limit else {
@@ -356,7 +415,7 @@ impl SharedEndpoint {
         let Some((inputs, rows)) = rows_of(first) else {
             return BatchPlan::Alone;
         };
-        if !state.choice.is_made() || rows >= limit {
+        if !state.choices.is_made() || rows >= limit {
             return BatchPlan::Alone;
         }
         let most = self.settings.batch_max_size;

@@ -31,6 +31,8 @@ pub(super) struct QueuedRequest {
     pub(super) alone: bool,
     /// Start state of its run. Requests must not see the state of other callers.
     pub(super) begins: RunStart,
+    /// Whether its device was lost during an earlier run.
+    pub(super) was_lost: bool,
     /// Set for a step of a conversation, which keeps the session that answers it.
     pub(super) terms: Option<ReservationTerms>,
     /// Receiver of the answer.

@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use super::batch::{self, Batching};
 use super::loaded::{call_error, for_log, has_died};
 use super::owner::{OwnedSession, Owner};
+use super::place::SessionPlace;
 use super::request::{QueuedRequest, ReservationTerms};
-use super::shared::EndpointState;
+use super::state::EndpointState;
 use super::trial::{self, TrialResult};
 use crate::service::CallError;
 use pkgtool_engine::runtime::target::Candidate;
@@ -66,8 +67,8 @@ fn inactive(error: CallError) -> CallError {
 
 impl EndpointState {
     /// Records that the candidate runs the model.
-    fn accept(&mut self, candidate: Candidate) {
-        self.choice.prove(candidate);
+    fn accept(&mut self, candidate: Candidate, place: &SessionPlace) {
+        self.choices.at(place).prove(candidate);
         self.refusal = None;
         self.is_doubtful = false;
     }
@@ -228,7 +229,8 @@ impl Owner {
         };
         let (candidate, is_proven) = (held.candidate, held.proven);
         let mut state = self.shared.lock();
-        let goes_on = state.choice.has_alternative(candidate, &error);
+        let choice = state.choices.at(&held.place);
+        let goes_on = choice.has_alternative(candidate, &error);
         if is_proven || requests > 1 || goes_on || matches!(error, EngineError::Input { .. }) {
             return RunFault::of_run(error);
         }
@@ -257,8 +259,7 @@ impl Owner {
             return;
         };
         held.proven = true;
-        let candidate = held.candidate;
-        self.shared.lock().accept(candidate);
+        self.shared.lock().accept(held.candidate, &held.place);
         self.proved();
     }
 
@@ -271,12 +272,12 @@ impl Owner {
         let terms = requests.iter().find_map(|request| request.terms.clone());
         held.runs += 1;
         let proved = !std::mem::replace(&mut held.proven, true);
-        let (runs, candidate) = (held.runs, held.candidate);
+        let (runs, candidate, place) = (held.runs, held.candidate, held.place.clone());
         let (stopped, is_awaited, is_kept) = self.end_run(|state, ended| {
             state.runs += 1;
             state.backoff.reset();
-            if proved || !state.choice.is_made() {
-                state.accept(candidate);
+            if proved || !state.choices.at(&place).is_made() {
+                state.accept(candidate, &place);
             }
             state.refusal = None;
             // Reserve the session before sending the answer, because the next step may arrive at
@@ -294,8 +295,8 @@ impl Owner {
         for (request, outputs) in requests.into_iter().zip(outputs) {
             request.finish(Ok(outputs));
         }
-        if is_awaited {
-            self.shared.ledger.wake();
+        if let Some(held) = self.held.as_ref().filter(|_| is_awaited) {
+            held.lease.wake_others();
         }
         if stopped {
             // The run was stopped just after it had answered.
@@ -318,7 +319,11 @@ impl Owner {
             error,
             is_models_fault: is_models,
         } = fault;
+        if let EngineError::Device { is_lost: true, .. } = error {
+            return self.lost(requests, &error);
+        }
         let (candidate, is_proven, is_new) = (held.candidate, held.proven, held.runs == 0);
+        let place = held.place.clone();
         let died = has_died(&error);
         let reason = for_log(&error).to_owned();
         let count = requests.len();
@@ -338,7 +343,7 @@ impl Owner {
                 // An invalid input is not the candidate's fault.
                 Err(call_error(&error))
             } else {
-                let answer = state.choice.fail(candidate, error);
+                let answer = state.choices.at(&place).fail(candidate, error);
                 answer.map_err(|error| if is_models { inactive(error) } else { error })
             };
             if let Err(error @ CallError::NoInstances(_)) = &answer {
@@ -388,6 +393,34 @@ impl Owner {
         if died || stopped || !is_proven {
             self.release("its run failed");
         }
+    }
+
+    /// Handles the loss of the device during a run. Its requests run again once, where sessions can live then.
+    fn lost(&mut self, requests: Vec<QueuedRequest>, error: &EngineError) {
+        let Some(held) = &self.held else { return };
+        tracing::warn!(
+            service = self.shared.model.service,
+            requests = requests.len(),
+            %error,
+            "a session lost its device"
+        );
+        if let SessionPlace::Device(connection) = &held.place {
+            self.shared.source.devices.suspect(connection);
+        }
+        self.end_run(|state, ended| {
+            for mut request in requests.into_iter().rev() {
+                // The state of earlier steps is gone with the session.
+                let is_again = request.was_lost || request.begins != RunStart::Anew;
+                if is_again || ended.stopped {
+                    request.finish(Err(CallError::Lost));
+                } else if ended.live.contains(&request.id) {
+                    request.was_lost = true;
+                    state.queue.put_back(request);
+                }
+            }
+            self.shared.staff(state);
+        });
+        self.release("its device was lost");
     }
 
     /// Tries to prove that the first dimension is a batch dimension.

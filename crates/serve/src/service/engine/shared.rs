@@ -1,7 +1,6 @@
 //! State of an endpoint, shared by its callers and the threads that own its sessions.
 //!
-//! Invariant: every request is either in the queue, or in the run of one seat, or answered. The
-//! lock is held only for bookkeeping, never while a model loads or runs.
+//! Invariant: the lock of the state is held only for bookkeeping, never while a model loads or runs.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,20 +12,21 @@ use tokio::sync::{Notify, oneshot};
 
 use super::backoff::Backoff;
 use super::batch::{self, Batching};
-use super::choice::{EngineChoice, format_error};
+use super::choice::{EngineChoices, format_error};
+use super::devices::DeviceFollower;
 use super::ledger::{Ledger, TooLarge, WakeCallback};
 use super::loaded::SessionSource;
-use super::model::{Activity, EndpointModel};
+use super::model::EndpointModel;
+use super::place::{Placing, SessionPlace};
 use super::queue::FairQueue;
 use super::request::{FirstStep, QueuedRequest, RequestResult};
+use super::state::{Abandoned, EndpointState, Phase, Seat};
 
 use crate::account::AccountId;
 use crate::service::meter::Meter;
 use crate::service::{CallError, Isolation, ServiceSettings};
-use pkgtool_engine::runtime::process::Stopper;
-use pkgtool_engine::runtime::process::sandbox::Sandbox;
+use pkgtool_engine::RunStart;
 use pkgtool_engine::tensor::Tensor;
-use pkgtool_engine::{ByteSums, RunStart};
 
 /// Grace period before an abandoned run is cancelled.
 const ABANDONED_RUN_GRACE: Duration = Duration::from_millis(250);
@@ -61,96 +61,14 @@ pub(super) struct SharedEndpoint {
     pub(super) rows_limit: Option<u64>,
     /// Error returned to every request when no engine can ever run the model.
     permanent_error: Option<CallError>,
+    /// The same error of a model that needs more memory than this machine gives. Devices have their own memory.
+    too_large_here: Option<CallError>,
     start_owner: StartOwner,
     state: Mutex<EndpointState>,
     /// Wakes owner threads.
     pub(super) wake: Condvar,
     /// Wakes tasks that wait for a state change.
     changed: Notify,
-}
-
-/// The mutable state.
-#[derive(Debug)]
-pub(super) struct EndpointState {
-    pub(super) queue: FairQueue<QueuedRequest>,
-    pub(super) phase: Phase,
-    /// Owner threads.
-    pub(super) seats: BTreeMap<u64, Seat>,
-    pub(super) threads: Vec<JoinHandle<()>>,
-    pub(super) choice: EngineChoice,
-    /// How products of 8-bit numbers are summed; known after a run.
-    pub(super) byte_sums: Option<ByteSums>,
-    /// The sandbox of its sessions; known after a run.
-    pub(super) sandbox: Option<Sandbox>,
-    pub(super) batching: Batching,
-    pub(super) backoff: Backoff,
-    /// Reason for missing instances, and the time until which requests are rejected. It stays until
-    /// a run succeeds.
-    pub(super) refusal: Option<(Instant, CallError)>,
-    /// True if the model must be tried before its next request, because its first run crashed.
-    pub(super) is_doubtful: bool,
-    /// Number of owner threads that wait for more requests to batch.
-    pub(super) gathering: usize,
-    /// Peak memory of a session, in bytes.
-    pub(super) measured: Option<u64>,
-    pub(super) runs: u64,
-    pub(super) crashes: u64,
-    /// Number of crashed sessions that are not replaced yet.
-    pub(super) missing: u64,
-    next: u64,
-}
-
-/// Life cycle of an endpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
-    Open,
-    /// Rejects new requests and finishes the pending ones.
-    Draining,
-    /// Answers nothing any more.
-    Stopped,
-}
-
-/// An owner thread.
-#[derive(Debug, Default)]
-pub(super) struct Seat {
-    /// Handle to stop its process, and the process id.
-    pub(super) process: Option<(Stopper, u32)>,
-    pub(super) loaded: bool,
-    /// Memory that its session is counted with, in bytes.
-    pub(super) bytes: u64,
-    pub(super) run: Option<SeatRun>,
-    /// True if the server stopped its process.
-    pub(super) stopped: bool,
-}
-
-/// The run of a seat.
-#[derive(Debug, Default)]
-pub(super) struct SeatRun {
-    /// Requests that still wait for its answer.
-    pub(super) live: Vec<u64>,
-    /// True if it continues without waiting requests, because it proves something for later ones.
-    pub(super) protected: bool,
-    /// The last request that was cancelled.
-    pub(super) last_cancelled: Option<u64>,
-    /// Set while the session is reserved between two steps of a conversation instead of running.
-    pub(super) between: Option<Reservation>,
-}
-
-/// State that a run's last cancelled request leaves behind.
-enum Abandoned {
-    /// A reserved session, whose thread must be notified.
-    ReservedSession,
-    /// An abandoned run.
-    Running,
-}
-
-/// A session reserved for the next step of a conversation.
-#[derive(Debug, Default)]
-pub(super) struct Reservation {
-    /// The next step, once submitted.
-    pub(super) asked: Option<QueuedRequest>,
-    /// End of its rest, if it is resting. Others may take the session meanwhile.
-    pub(super) rests: Option<Instant>,
 }
 
 /// A request from the caller's side. Dropping it before the answer cancels the request.
@@ -175,16 +93,13 @@ impl SharedEndpoint {
         let rows_limit = batch::rows_limit(&model.signature);
         let shares = settings.batch_max_size > 1 && model.carrying.is_empty();
         let rows_limit = rows_limit.filter(|_| shares);
-        let too_large = ledger
-            .check(model.estimated_bytes())
-            .err()
-            .map(too_large_error);
+        let too_large = ledger.check(model.estimated_bytes()).err();
         let state = EndpointState {
             queue: FairQueue::default(),
             phase: Phase::Open,
             seats: BTreeMap::new(),
             threads: Vec::new(),
-            choice: EngineChoice::new(model.format, model.backend),
+            choices: EngineChoices::new(model.format, model.backend),
             byte_sums: None,
             sandbox: None,
             batching: match rows_limit {
@@ -203,7 +118,8 @@ impl SharedEndpoint {
         };
         Arc::new(Self {
             number,
-            permanent_error: format_error(model.format).or(too_large),
+            permanent_error: format_error(model.format),
+            too_large_here: too_large.map(|it| too_large_error(it, &SessionPlace::Here)),
             model,
             settings,
             source,
@@ -219,14 +135,27 @@ impl SharedEndpoint {
 
     /// Returns the reason for missing instances, as far as known.
     pub(super) fn failure(&self) -> Option<CallError> {
-        let known = self.permanent_error.clone();
         let failed = || self.lock().refusal.as_ref().map(|(_, error)| error.clone());
-        known.or_else(failed).map(|error| self.without_paths(error))
+        let known = self.obstacle().or_else(failed);
+        known.map(|error| self.without_paths(error))
     }
 
     /// Returns whether requests are rejected at once.
     pub(super) fn is_pausing(&self) -> bool {
-        self.permanent_error.is_some() || self.lock().refusal(Instant::now()).is_some()
+        self.obstacle().is_some() || self.lock().refusal(Instant::now()).is_some()
+    }
+
+    /// Returns the error of every request while no session can live anywhere.
+    fn obstacle(&self) -> Option<CallError> {
+        if self.permanent_error.is_some() {
+            return self.permanent_error.clone();
+        }
+        let devices = &self.source.devices;
+        match devices.wanted(self.model.backend, &self.settings) {
+            Err(Placing::Nowhere(reason)) => Some(CallError::Away(reason)),
+            Err(Placing::At(_)) => self.too_large_here.clone(),
+            Ok(_) | Err(Placing::Uncertain(_)) => None,
+        }
     }
 
     /// Removes the server's directories from an error.
@@ -252,8 +181,8 @@ impl SharedEndpoint {
         inputs: Option<Vec<Tensor>>,
         first: Option<FirstStep>,
     ) -> Result<Ticket<'_>, CallError> {
-        if let Some(error) = &self.permanent_error {
-            return Err(self.without_paths(error.clone()));
+        if let Some(error) = self.obstacle() {
+            return Err(self.without_paths(error));
         }
         let (answer, receiver) = oneshot::channel();
         let mut state = self.lock();
@@ -277,6 +206,7 @@ impl SharedEndpoint {
             since: Instant::now(),
             alone: terms.is_some(),
             begins,
+            was_lost: false,
             terms,
             answer,
         });
@@ -299,7 +229,7 @@ impl SharedEndpoint {
             let share = self.settings.batch_max_size.max(1) - 1;
             let spoken_for = state.free() + state.gathering * share;
             // Until a candidate has run the model, more threads would only repeat its attempts.
-            let most = if state.choice.is_made() {
+            let most = if state.choices.is_made() {
                 self.settings.instances.max(1)
             } else {
                 1
@@ -342,7 +272,7 @@ impl SharedEndpoint {
         }
         if is_empty {
             // A thread that waits for memory may no longer need it.
-            self.ledger.wake();
+            self.wake_ledgers();
         }
         drop(removed);
     }
@@ -380,8 +310,14 @@ impl SharedEndpoint {
         }
         drop(state);
         self.wake.notify_all();
-        self.ledger.wake();
+        self.wake_ledgers();
         self.notify_change();
+    }
+
+    /// Makes those who wait for memory check again.
+    fn wake_ledgers(&self) {
+        self.ledger.wake();
+        self.source.devices.wake_ledgers();
     }
 
     /// Waits until `is_so` holds.
@@ -412,13 +348,13 @@ impl SharedEndpoint {
         state.seats.values().all(is_lost)
     }
 
-    /// Returns the bytes to reserve for a session.
-    pub(super) fn need(&self, state: &EndpointState) -> u64 {
-        let need = state
-            .measured
-            .unwrap_or_else(|| self.model.estimated_bytes());
-        // A session that has run fits the budget, even if one request temporarily enlarged it.
-        need.min(self.ledger.budget())
+    /// Returns the bytes to reserve for a session in a ledger.
+    pub(super) fn need(&self, state: &EndpointState, ledger: &Ledger) -> u64 {
+        match state.measured {
+            // A session that has run fits the budget, even if one request temporarily enlarged it.
+            Some(measured) => measured.min(ledger.budget()),
+            None => self.model.estimated_bytes(),
+        }
     }
 
     /// Returns a callback that wakes the owner threads without keeping the endpoint alive.
@@ -438,128 +374,15 @@ impl SharedEndpoint {
     }
 }
 
-impl EndpointState {
-    /// Returns a new number.
-    fn number(&mut self) -> u64 {
-        self.next += 1;
-        self.next
-    }
-
-    pub(super) fn activity(&self) -> Activity {
-        Activity {
-            waiting: self.queue.len(),
-            running: self.running(),
-            sessions: self.sessions(),
-            runs: self.runs,
-            crashes: self.crashes,
-        }
-    }
-
-    pub(super) fn running(&self) -> usize {
-        let runs = self.seats.values().filter_map(|seat| seat.run.as_ref());
-        let rests = |run: &&SeatRun| run.between.as_ref().is_some_and(|it| it.rests.is_some());
-        runs.filter(|run| !rests(run))
-            .map(|run| run.live.len())
-            .sum()
-    }
-
-    pub(super) fn sessions(&self) -> usize {
-        self.seats.values().filter(|seat| seat.loaded).count()
-    }
-
-    /// Returns the number of idle threads, each of which is about to check the queue.
-    pub(super) fn free(&self) -> usize {
-        let runs_nothing = |seat: &&Seat| seat.run.is_none();
-        self.seats.values().filter(runs_nothing).count()
-    }
-
-    /// Fails all waiting requests with this error.
-    pub(super) fn refuse(&mut self, error: &CallError) {
-        for request in self.queue.clear() {
-            request.finish(Err(error.clone()));
-        }
-    }
-
-    /// Returns the error that currently rejects all requests, if any.
-    pub(super) fn refusal(&self, now: Instant) -> Option<CallError> {
-        let (until, error) = self.refusal.as_ref()?;
-        (now < *until).then(|| error.clone())
-    }
-
-    /// Handles a failure to load. Waiting requests fail, unless another session can answer them. If
-    /// no engine can load the model, requests during the backoff fail too. A first crash may have
-    /// an outside cause, so only the next request fails.
-    pub(super) fn loading_failed(&mut self, error: &CallError) -> Duration {
-        if self.sessions() == 0 && matches!(error, CallError::NoInstances(_)) {
-            return self.pause(error.clone());
-        }
-        let now = Instant::now();
-        let until = self.backoff.fail(now);
-        if self.sessions() == 0 {
-            if matches!(error, CallError::Crashed(_)) && !self.backoff.is_repeated() {
-                if let Some(request) = self.queue.pop() {
-                    request.finish(Err(error.clone()));
-                }
-            } else {
-                self.refuse(error);
-            }
-        }
-        until - now
-    }
-
-    /// Handles missing instances: fails waiting requests, and rejects new ones until the next
-    /// attempt.
-    pub(super) fn pause(&mut self, error: CallError) -> Duration {
-        let now = Instant::now();
-        let until = self.backoff.fail(now);
-        self.refuse(&error);
-        self.refusal = Some((until, error));
-        until - now
-    }
-
-    /// Removes a cancelled request from its run. Returns the remaining state if it was the last
-    /// one.
-    fn leave_run(&mut self, id: u64) -> Option<Abandoned> {
-        let runs = self.seats.values_mut().filter_map(|seat| seat.run.as_mut());
-        for run in runs {
-            let Some(place) = run.live.iter().position(|live| *live == id) else {
-                continue;
-            };
-            run.live.swap_remove(place);
-            if run.between.is_some() {
-                return Some(Abandoned::ReservedSession);
-            }
-            run.last_cancelled = Some(id);
-            return run.is_abandoned().then_some(Abandoned::Running);
-        }
-        None
-    }
-
-    /// Stops the session whose run this request abandoned, if it still is that run.
-    fn stop_left_by(&mut self, id: u64) {
-        let was_left = |seat: &&mut Seat| {
-            let run = seat.run.as_ref();
-            run.is_some_and(|run| run.last_cancelled == Some(id) && run.is_abandoned())
-        };
-        if let Some(seat) = self.seats.values_mut().find(was_left) {
-            seat.stop();
-        }
-    }
-}
-
-impl SeatRun {
-    fn is_abandoned(&self) -> bool {
-        self.live.is_empty() && !self.protected && self.between.is_none()
-    }
-}
-
-impl Seat {
-    /// Stops its process. A thread cannot be stopped.
-    pub(super) fn stop(&mut self) {
-        if let Some((stopper, _)) = &self.process {
-            self.stopped = true;
-            stopper.stop();
-        }
+impl DeviceFollower for SharedEndpoint {
+    /// Lets its threads look again where sessions can live. Earlier failures were those of another place.
+    fn devices_changed(&self) {
+        let mut state = self.lock();
+        state.refusal = None;
+        state.backoff.reset();
+        drop(state);
+        self.wake.notify_all();
+        self.notify_change();
     }
 }
 
@@ -590,10 +413,14 @@ impl Drop for Ticket<'_> {
 }
 
 /// Returns the error of a model that exceeds the memory budget.
-pub(super) fn too_large_error(too_large: TooLarge) -> CallError {
+pub(super) fn too_large_error(too_large: TooLarge, place: &SessionPlace) -> CallError {
     let TooLarge { bytes, budget } = too_large;
+    let of = match place {
+        SessionPlace::Here => "of the server",
+        SessionPlace::Device(_) => "on its device",
+    };
     CallError::NoInstances(format!(
-        "the model needs about {bytes} bytes of memory, and the limit for all models of the server is {budget} \
+        "the model needs about {bytes} bytes of memory, and the limit for all models {of} is {budget} \
          together; raise that limit or offer a smaller model"
     ))
 }

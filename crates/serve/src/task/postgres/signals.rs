@@ -1,4 +1,4 @@
-//! What a change tells others: the listeners of this process at once, other servers by a notification.
+//! Signals of changes: to the listeners of this process at once, other servers by a notification.
 //!
 //! Invariant: a server sends at most one notification in [`NOTIFY_PAUSE`], outside of transactions. Notifications only
 //! make a change seen earlier: servers also look by themselves, more often while there is something to see.

@@ -18,6 +18,9 @@ use crate::task::{
 /// Longest pause between two attempts to store an outcome.
 const MAX_RETRY_PAUSE: Duration = Duration::from_secs(30);
 
+/// How long a task stays with its server while the device or worker for it is away.
+const AWAY_PAUSE: Duration = Duration::from_secs(2);
+
 /// Outcome of a run.
 enum RunResult {
     Answered {
@@ -134,8 +137,14 @@ async fn answer(options: &QueueOptions, claimed: ClaimedTask) -> RunResult {
     match answer {
         Ok(answered) => answered,
         Err(CallError::Stopped) => RunResult::PutBack,
-        // The last instance left after the claim: the task waits for another one.
-        Err(CallError::NoInstances(_)) if service.is_attached() => RunResult::PutBack,
+        Err(CallError::Away(_)) => {
+            // The last worker or device left after the claim, or the task needs a device that the other tasks of
+            // its service do not need.
+            let mut resumed = options.resumed.clone();
+            resumed.mark_unchanged();
+            let _ = tokio::time::timeout(AWAY_PAUSE, resumed.changed()).await;
+            RunResult::PutBack
+        }
         Err(error) if error.is_full() => {
             // The account's own requests fill the service's queue or the memory: the task returns to the task
             // queue.
@@ -172,8 +181,7 @@ impl TaskRun<'_> {
     fn end(mut self, error: Option<&CallError>) {
         self.is_counted = true;
         let goes_back = |error: &CallError| match error {
-            CallError::Stopped => true,
-            CallError::NoInstances(_) => self.service.is_attached(),
+            CallError::Stopped | CallError::Away(_) => true,
             other => other.is_full(),
         };
         if error.is_some_and(goes_back) {

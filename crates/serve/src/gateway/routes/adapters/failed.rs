@@ -15,7 +15,7 @@ pub(super) fn unknown_model(message: &str) -> GatewayError {
 
 /// Converts the error of a call. An inactive model is "not found"; other errors are the usual ones.
 pub(super) fn call_error(error: CallError) -> GatewayError {
-    let is_inactive = matches!(error, CallError::NoInstances(_));
+    let is_inactive = matches!(error, CallError::NoInstances(_) | CallError::Away(_));
     let mut error = GatewayError::from(error);
     if is_inactive {
         error.status = StatusCode::NOT_FOUND;

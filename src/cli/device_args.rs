@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::super::exit::Failure;
-use super::super::{data_dir, progress};
 use super::byte_count::byte_count;
+use super::exit::Failure;
+use super::{data_dir, progress};
 use pkgtool_engine::runtime::device::describe::SensorReading;
 use pkgtool_engine::runtime::device::{
     DeviceAddress, DeviceError, DeviceOptions, InvalidDevice, RemoteDevice, VersionText,
@@ -25,7 +25,7 @@ const HASHES: &str = "hashes.json";
 #[command(next_help_heading = "Device")]
 pub(super) struct DeviceArgs {
     /// Device that runs the models: `adb[:SERIAL]`, `ssh:[USER@]HOST[:PORT]`, `exec:COMMAND` for a command that gives a
-    /// shell there, or `local`; `bench` and `compare` take several
+    /// shell there, or `local`; `bench`, `compare` and `serve` take several
     #[arg(
         long,
         value_name = "DEVICE,…",
@@ -44,31 +44,31 @@ pub(super) struct DeviceArgs {
 pub(super) struct DeviceUse {
     /// The pkgtool binary for the device [default: one beside this program or in the data directory]
     #[arg(long, value_name = "FILE", env = "PKGTOOL_DEVICE_BINARY")]
-    device_binary: Option<PathBuf>,
+    pub(super) device_binary: Option<PathBuf>,
 
     /// Program that runs binaries there, with its arguments, such as an emulator
     #[arg(long, value_name = "COMMAND", env = "PKGTOOL_DEVICE_RUNNER")]
-    device_runner: Option<String>,
+    pub(super) device_runner: Option<String>,
 
     /// Directory on the device for the folder `pkgtool` [default: `/data/local/tmp` on Android, else the user's cache]
     #[arg(long, value_name = "DIR", env = "PKGTOOL_DEVICE_DIR", value_parser = clap::builder::NonEmptyStringValueParser::new())]
-    device_dir: Option<String>,
+    pub(super) device_dir: Option<String>,
 
     /// Library of an engine for the device, such as its ONNX Runtime; the first is opened, and may need the others
     #[arg(long, value_name = "FILE")]
-    device_lib: Vec<PathBuf>,
+    pub(super) device_lib: Vec<PathBuf>,
 
     /// Maximum size of all files on the device; those used longest ago leave first
     #[arg(long, value_name = "SIZE", default_value = "16GiB", value_parser = byte_count)]
-    device_space: u64,
+    pub(super) device_space: u64,
 
     #[arg(skip)]
-    connected: ConnectedDevices,
+    pub(super) connected: ConnectedDevices,
 }
 
 /// The devices that are connected, by their addresses.
 #[derive(Debug, Clone, Default)]
-struct ConnectedDevices(Arc<Mutex<HashMap<DeviceAddress, Arc<RemoteDevice>>>>);
+pub(super) struct ConnectedDevices(Arc<Mutex<HashMap<DeviceAddress, Arc<RemoteDevice>>>>);
 
 /// Several addresses between commas.
 #[derive(Debug, Clone)]
@@ -142,12 +142,13 @@ impl DeviceUse {
         if let Some(device) = connected.get(address) {
             return Ok(Some(Arc::clone(device)));
         }
-        let device = RemoteDevice::open(address, self.options())?;
+        let device = RemoteDevice::open(address, self.options(progress::sent))?;
         connected.insert(address.clone(), Arc::clone(&device));
         Ok(Some(device))
     }
 
-    fn options(&self) -> DeviceOptions {
+    /// Returns the options of a device. `sent` is called with the progress of files.
+    pub(super) fn options(&self, sent: fn(&str, u64, u64)) -> DeviceOptions {
         let runner = self.device_runner.as_deref().unwrap_or_default();
         let beside = std::env::current_exe().ok();
         let beside = beside.and_then(|program| Some(program.parent()?.to_owned()));
@@ -161,7 +162,7 @@ impl DeviceUse {
             libraries: self.device_lib.clone(),
             most_bytes: self.device_space,
             hashes: own.map(|folder| folder.join(HASHES)),
-            sent: progress::sent,
+            sent,
         }
     }
 }
