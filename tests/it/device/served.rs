@@ -210,6 +210,96 @@ fn a_cable_that_is_pulled_in_the_middle_loses_no_task() {
 }
 
 #[test]
+fn requests_move_to_another_device() {
+    let wanted = answer_here();
+    let (first, second) = (Plugged::new(), Plugged::new());
+    let other = second.settings("").replace("\"desk\"", "\"shelf\"");
+    let settings = first.settings(&other) + "[defaults]\ninstances = 2\nbatch_max_size = 1";
+    let gateway = Setup::new().settings(&settings).packages(package()).start();
+    let answers = |count: usize| {
+        let tasks: Vec<String> = (0..count)
+            .map(|_| gateway.create(SERVICE, texts()))
+            .collect();
+        for task in tasks {
+            gateway.wait_for(&task, "COMPLETED");
+            expect_alike(&gateway.result(&task).expect(200).json(), &wanted);
+        }
+    };
+    let both = |place: &Plugged| place.has_worker();
+    gateway.until(|| {
+        answers(12);
+        both(&first) && both(&second)
+    });
+    for pulled in [&first, &second, &first] {
+        pulled.pull();
+        answers(4);
+        pulled.plug();
+        gateway.until(|| {
+            answers(12);
+            both(&first) && both(&second)
+        });
+    }
+}
+
+#[test]
+fn a_chat_ends_with_its_device_and_the_next_one_is_answered() {
+    let plugged = Plugged::new();
+    let setup = Setup::new().settings(&plugged.settings(""));
+    let gateway = setup.packages(examples().join("jackdaw")).start();
+    let chat = json!({"model": "local/jackdaw", "temperature": 0, "max_tokens": 24,
+        "messages": [{"role": "user", "content": "hello"}]});
+    let ask = || {
+        let reply = gateway.post("/api/adapters/compat/chat/completions", chat.to_string());
+        (reply.status, reply.text())
+    };
+    let content = |text: &str| {
+        let reply: Value = serde_json::from_str(text).expect("JSON");
+        reply["choices"][0]["message"]["content"].clone()
+    };
+    let (status, first) = ask();
+    assert_eq!(status, 200, "{first}");
+    for _ in 0..3 {
+        // Somebody pulls the cable while it is answered.
+        let (status, text) = std::thread::scope(|scope| {
+            let asked = scope.spawn(ask);
+            plugged.pull();
+            plugged.plug();
+            asked.join().expect("it ends")
+        });
+        assert!([200, 503].contains(&status), "{status} {text}");
+        gateway.until(|| {
+            let (status, text) = ask();
+            assert!([200, 503].contains(&status), "{status} {text}");
+            status == 200 && content(&text) == content(&first)
+        });
+    }
+}
+
+#[test]
+fn a_device_that_says_nothing_is_noticed() {
+    let wanted = answer_here();
+    let plugged = Plugged::new();
+    let setup = Setup::new().settings(&plugged.settings(""));
+    let gateway = setup.packages(package()).start();
+    let answer = gateway.post(&path(SERVICE), texts()).expect(200);
+    expect_alike(&answer.json(), &wanted);
+    let signal = |name: &str| {
+        for process in plugged.processes() {
+            let _ = Command::new("kill").args([name, &process]).status();
+        }
+    };
+    signal("-STOP");
+    let task = gateway.create(SERVICE, texts());
+    gateway.until(|| inactive(&gateway).is_some());
+    // The processes that say nothing are left alone, and others are started.
+    gateway.wait_for(&task, "COMPLETED");
+    expect_alike(&gateway.result(&task).expect(200).json(), &wanted);
+    signal("-CONT");
+    gateway.stop();
+    plugged.device.expect_no_process();
+}
+
+#[test]
 fn tasks_go_elsewhere_if_the_settings_say_so() {
     let wanted = answer_here();
     let plugged = Plugged::new();

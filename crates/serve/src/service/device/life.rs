@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use super::super::away::NO_ACCOUNT;
-use super::super::engine::{Activity, ForegroundRequest};
+use super::super::engine::{Absence, Activity, ForegroundRequest};
 use super::super::{Attached, CallError, Isolation};
 use super::variants::MethodEntry;
 use super::{Device, DeviceParts, embedding, runnable};
@@ -57,7 +57,8 @@ impl Device {
         let is_meant = |entry: &&MethodEntry| backend.is_none_or(|it| entry.backend.name() == it);
         let mut first = None;
         for entry in self.variants.entries.iter().filter(is_meant) {
-            let reason = entry.failure().or_else(|| self.absence(entry))?;
+            let absence = || Some(self.absence(entry)?.reason);
+            let reason = entry.failure().or_else(absence)?;
             first.get_or_insert(reason);
         }
         first.or_else(|| Some("it lacks a model for this backend".to_owned()))
@@ -70,7 +71,8 @@ impl Device {
             Some(workers) => workers.may_answer(),
             None => {
                 let mut entries = self.variants.entries.iter();
-                entries.any(|it| !it.is_refused() && self.absence(it).is_none())
+                let is_away = |it| self.absence(it).is_some_and(|it| !it.is_expected);
+                entries.any(|it| !it.is_refused() && !is_away(it))
             }
         }
     }
@@ -83,8 +85,8 @@ impl Device {
             && runnable.all(|it| self.absence(it).is_some())
     }
 
-    /// Returns the reason why a method cannot run now, if it is that its devices are away.
-    fn absence(&self, entry: &MethodEntry) -> Option<String> {
+    /// Returns why a method cannot run now, if it is that its devices are away.
+    fn absence(&self, entry: &MethodEntry) -> Option<Absence> {
         let DeviceParts {
             engines, settings, ..
         } = &self.parts;

@@ -44,6 +44,7 @@ use pkgtool_engine::runtime::target::Candidate;
 use pkgtool_engine::tensor::{Signature, Tensor};
 
 pub(super) use foreground::{Foreground, ForegroundRequest};
+pub(super) use place::Absence;
 
 pub use conversation::EndpointConversation;
 pub use devices::{DeviceFollower, DeviceParameters, DeviceStatus};
@@ -168,12 +169,12 @@ impl Engines {
         self.source.devices.stop();
     }
 
-    /// Returns the reason why models of a backend cannot run now, if it is that their devices are away.
+    /// Returns why models of a backend cannot run now, if it is that their devices are away.
     pub(super) fn absence(
         &self,
         backend: Option<Backend>,
         settings: &ServiceSettings,
-    ) -> Option<String> {
+    ) -> Option<Absence> {
         self.source.devices.absence(backend, settings)
     }
 

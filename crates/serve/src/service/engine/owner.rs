@@ -133,7 +133,10 @@ impl Owner {
                 }
                 continue;
             };
-            if !shared.may_stay(&held.place) {
+            if !shared.may_stay(&held.place, &state) {
+                if let Some(seat) = state.seats.get_mut(&self.seat) {
+                    seat.device = None;
+                }
                 return Some(OwnerStep::Release("its device left or came back"));
             }
             if held.lease.must_go() {
@@ -235,7 +238,9 @@ impl Owner {
             gives_way: shared.source.gives_way(),
             wants: &|| {
                 let state = shared.lock();
-                state.phase != Phase::Stopped && !state.queue.is_empty() && shared.may_stay(&place)
+                state.phase != Phase::Stopped
+                    && !state.queue.is_empty()
+                    && shared.may_stay(&place, &state)
             },
             bell: shared.bell(),
         };
@@ -398,9 +403,10 @@ impl SharedEndpoint {
     }
 
     /// Returns whether a session may stay where it lives.
-    fn may_stay(&self, place: &SessionPlace) -> bool {
+    fn may_stay(&self, place: &SessionPlace, state: &EndpointState) -> bool {
+        let how = (self.model.backend, &self.settings);
         let devices = &self.source.devices;
-        devices.may_stay(place, self.model.backend, &self.settings)
+        devices.may_stay(place, how, |device| state.sessions_at(device))
     }
 
     /// Decides how the next requests run: alone or in a batch.

@@ -28,6 +28,15 @@ pub(super) enum Placing {
     Nowhere(String),
 }
 
+/// Why the devices of a model are away.
+#[derive(Debug)]
+pub(in super::super) struct Absence {
+    /// The reason, for clients.
+    pub(in super::super) reason: String,
+    /// Whether one is most likely back in a moment.
+    pub(in super::super) is_expected: bool,
+}
+
 impl SessionPlace {
     /// Returns the number of the device; `None` for this machine.
     pub(super) fn number(&self) -> Option<usize> {
@@ -82,27 +91,38 @@ impl Devices {
         }
     }
 
-    /// Returns the reason why models of a backend cannot run now, if it is that their devices are away.
+    /// Returns why models of a backend cannot run now, if it is that their devices are away.
     pub(super) fn absence(
         &self,
         backend: Option<Backend>,
         settings: &ServiceSettings,
-    ) -> Option<String> {
+    ) -> Option<Absence> {
         match self.wanted(backend, settings) {
-            Err(Placing::Nowhere(reason) | Placing::Uncertain(reason)) => Some(reason),
+            Err(Placing::Nowhere(reason)) => Some(Absence {
+                reason,
+                is_expected: false,
+            }),
+            Err(Placing::Uncertain(reason)) => Some(Absence {
+                reason,
+                is_expected: true,
+            }),
             Ok(_) | Err(Placing::At(_)) => None,
         }
     }
 
-    /// Returns whether a session may stay where it lives.
+    /// Returns whether a session may stay where it lives. It leaves a device that has two more sessions than another.
     pub(super) fn may_stay(
         &self,
         place: &SessionPlace,
-        backend: Option<Backend>,
-        settings: &ServiceSettings,
+        (backend, settings): (Option<Backend>, &ServiceSettings),
+        sessions_at: impl Fn(usize) -> usize,
     ) -> bool {
         match (self.wanted(backend, settings), place) {
-            (Ok(wanted), SessionPlace::Device(own)) => wanted.iter().any(|it| Arc::ptr_eq(it, own)),
+            (Ok(wanted), SessionPlace::Device(own)) => {
+                let few = wanted.iter().map(|it| sessions_at(it.number)).min();
+                let is_even = sessions_at(own.number) <= few.unwrap_or(0) + 1;
+                is_even && wanted.iter().any(|it| Arc::ptr_eq(it, own))
+            }
             (Err(Placing::At(_)), SessionPlace::Here) => true,
             _ => false,
         }

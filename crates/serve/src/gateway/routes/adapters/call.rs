@@ -219,7 +219,7 @@ pub(super) fn service(
         let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
         let model = json::shown(model);
         return Err(unknown_model(&format!(
-            "no engine can run the model {model}{reason}"
+            "the model {model} cannot answer{reason}"
         )));
     }
     Ok((id, found))
