@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::support::environment::EnvironmentPiece;
 use crate::support::run::{Ran, Run, pkgtool};
 
 /// A small package of the repository, whose program every machine runs.
@@ -167,6 +168,29 @@ fn a_device_answers_like_this_machine() {
     );
     assert!(!device.place().exists());
     device.expect_no_process();
+}
+
+#[test]
+fn an_engine_that_writes_files_runs_there() {
+    let test = "an_engine_that_writes_files_runs_there";
+    if EnvironmentPiece::ExecuTorch.or_skip(test).is_none() {
+        return;
+    }
+    let device = TestDevice::shell();
+    let run = [
+        "run",
+        PACKAGE,
+        "--input",
+        "random:3",
+        "--engine",
+        "executorch",
+        "--json",
+    ];
+    let ran = device.run(&run).expect_code(0).json();
+    assert_eq!(ran["engine"], "executorch", "{ran}");
+    device.expect_no_process();
+    let left = fs::read_dir(device.place().join("tmp")).expect("a folder");
+    assert_eq!(left.count(), 0);
 }
 
 #[test]

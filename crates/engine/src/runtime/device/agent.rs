@@ -114,13 +114,16 @@ fn work(
     channel: UnixStream,
     caller: CallerWire,
 ) {
-    let mut command = command_of(program);
-    command
-        .arg(WORKER_ARGUMENT)
-        .current_dir(store.temporary())
-        .env("TMPDIR", store.temporary())
-        .envs(variables);
-    match run_in_channel(command, channel) {
+    let ran = store.scratch().and_then(|(scratch, _lock)| {
+        let mut command = command_of(program);
+        command
+            .arg(WORKER_ARGUMENT)
+            .current_dir(scratch.path())
+            .env("TMPDIR", scratch.path())
+            .envs(variables);
+        run_in_channel(command, channel)
+    });
+    match ran {
         Ok((id, ended)) => {
             let told = if ended.starts_with("signal") {
                 word_of_the_system(id)

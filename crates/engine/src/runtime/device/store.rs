@@ -8,9 +8,10 @@ use std::fmt::Write as _;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Component, Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
+use tempfile::TempDir;
 
 use super::protocol::{DeviceFile, MAX_PART_BYTES, Removed};
 use pkgtool_base::source::same_bytes::sha256;
@@ -28,6 +29,9 @@ const PART: &str = "part";
 const LEAST_FREE_BYTES: u64 = 64 << 20;
 /// Length of a hash in hexadecimal digits.
 const HASH_LENGTH: usize = 64;
+
+/// Age at which a folder without a lock is removed. A younger one may get its lock in a moment.
+const LEAST_UNUSED_AGE: Duration = Duration::from_mins(10);
 
 /// The files of the tool on a device.
 pub(super) struct Store {
@@ -67,9 +71,16 @@ impl Store {
         })
     }
 
-    /// Returns the directory for temporary files.
-    pub(super) fn temporary(&self) -> PathBuf {
-        self.root.join(TEMPORARY)
+    /// Makes a folder for the temporary files of a worker, with the lock that keeps it.
+    pub(super) fn scratch(&self) -> io::Result<(TempDir, File)> {
+        let folder = self.root.join(TEMPORARY);
+        remove_unused(&folder);
+        let scratch = tempfile::Builder::new()
+            .prefix("worker-")
+            .tempdir_in(folder)?;
+        let lock = File::open(scratch.path())?;
+        lock.lock()?;
+        Ok((scratch, lock))
     }
 
     /// Returns the missing files by their positions, and makes room for them. Files used longest ago leave first.
@@ -349,6 +360,20 @@ fn link_to(place: &Path, link: &Path) -> io::Result<()> {
 fn free_bytes(path: &Path) -> Option<u64> {
     let room = rustix::fs::statvfs(path).ok()?;
     Some(room.f_bavail.saturating_mul(room.f_frsize))
+}
+
+/// Removes the folders of workers that were killed.
+fn remove_unused(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let changed = entry.metadata().and_then(|it| it.modified());
+        let age = changed.ok().and_then(|time| time.elapsed().ok());
+        let is_old = age.is_some_and(|age| age > LEAST_UNUSED_AGE);
+        let is_free = || File::open(entry.path()).is_ok_and(|it| it.try_lock().is_ok());
+        if is_old && is_free() {
+            // Another agent may remove it, too.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 #[cfg(test)]

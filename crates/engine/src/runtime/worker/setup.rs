@@ -103,16 +103,22 @@ impl Setup {
             (self.model, self.options) = device.localized(&self.model, &self.options)?;
         }
         self.surroundings = device.surroundings();
+        // The agent starts the worker in a folder of its own.
+        self.scratch = self.needs_scratch().then(|| PathBuf::from("."));
         Ok(())
     }
 
-    /// Creates a folder for temporary files if the engine writes any. The sandbox closes the shared
-    /// one.
-    pub(super) fn scratch(&mut self) -> io::Result<Option<TempDir>> {
+    /// Returns whether the engine needs a folder for temporary files. The sandbox closes the shared one.
+    fn needs_scratch(&self) -> bool {
         let engine = crate::engine(&self.engine);
         let writes = engine.is_some_and(|engine| engine.writes_files(&self.options));
         // Drivers of devices write compiled code.
-        if SandboxMode::chosen() == SandboxMode::Off || !writes && self.devices.is_none() {
+        SandboxMode::chosen() != SandboxMode::Off && (writes || self.devices.is_some())
+    }
+
+    /// Creates a folder for temporary files if the engine needs one.
+    pub(super) fn scratch(&mut self) -> io::Result<Option<TempDir>> {
+        if !self.needs_scratch() {
             return Ok(None);
         }
         let scratch = tempfile::Builder::new().prefix("pkgtool-").tempdir()?;
