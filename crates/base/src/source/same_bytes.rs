@@ -2,13 +2,13 @@
 //!
 //! Invariant: files are read as streams, so memory use does not depend on their size.
 
-use std::fmt::Write;
 use std::io::{self, Read};
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
 use super::file_source::open;
+use super::text::hexadecimal;
 
 /// Number of bytes that are read at once.
 const CHUNK_BYTES: usize = 64 * 1024;
@@ -51,11 +51,7 @@ pub fn sha256(path: &Path) -> io::Result<String> {
         let count = fill(&mut file, &mut buffer)?;
         hash.update(&buffer[..count]);
         if count < CHUNK_BYTES {
-            let digest = hash.finalize();
-            return Ok(digest.iter().fold(String::new(), |mut text, byte| {
-                let _ = write!(text, "{byte:02x}");
-                text
-            }));
+            return Ok(hexadecimal(&hash.finalize()));
         }
     }
 }

@@ -9,6 +9,15 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+/// Returns bytes as lower-case hexadecimal digits.
+pub fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
 /// Returns whether a character controls a terminal, reorders other characters, or is invisible.
 /// Line ends and tabs count as well.
 pub fn is_hidden(c: char) -> bool {

@@ -21,6 +21,7 @@ use walkdir::WalkDir;
 
 use super::plan::WantedFile;
 use crate::{RemoteError, record};
+use pkgtool_base::source::text::hexadecimal;
 
 /// Folder of this state in the download directory.
 const STATE_FOLDER: &str = ".pkgtool";
@@ -178,7 +179,7 @@ impl Journal {
                 count => hasher.update(&chunk[..count]),
             }
         }
-        Ok(hex(&hasher.finalize()))
+        Ok(hexadecimal(&hasher.finalize()))
     }
 
     /// Records that a file is complete.
@@ -339,12 +340,4 @@ fn modified(metadata: &fs::Metadata) -> u64 {
         .ok()
         .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     since.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(0))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

@@ -4,7 +4,6 @@
 //! hash of all paths and hashes.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -12,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use pkgtool_base::source::same_bytes::sha256;
+use pkgtool_base::source::text::hexadecimal;
 use pkgtool_gate::protocol::PackageFileProto;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -145,7 +145,7 @@ fn version_of(files: &[PackageFile]) -> String {
     for file in files {
         version.update(format!("{}\0{}\0", file.path, file.sha256));
     }
-    hex(&version.finalize())
+    hexadecimal(&version.finalize())
 }
 
 fn is_hash(text: &str) -> bool {
@@ -228,15 +228,6 @@ fn common_folder(files: &[PathBuf]) -> Option<PathBuf> {
         folder = folder.parent()?;
     }
     Some(folder.to_owned())
-}
-
-/// Returns bytes as hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

@@ -15,8 +15,9 @@ use tokio::io::AsyncReadExt as _;
 
 use super::cache::{FileBytes, PackageSource};
 use super::error::PublishError;
-use super::manifest::{PackageFile, PackageManifest, hex};
+use super::manifest::{PackageFile, PackageManifest};
 use crate::objects::{OBJECT_PART_BYTES, ObjectParts, ObjectStorage, is_missing, storage_reason};
+use pkgtool_base::source::text::hexadecimal;
 
 /// Folders of the objects.
 const FILES: &str = "package/file";
@@ -80,7 +81,7 @@ impl PackageObjects {
                 break;
             }
         }
-        if size != file.size || hex(&hash.finalize()) != file.sha256 {
+        if size != file.size || hexadecimal(&hash.finalize()) != file.sha256 {
             return Err(local(
                 "the file changed while it was published; publish it again".to_owned(),
             ));

@@ -13,8 +13,8 @@ use std::time::SystemTime;
 
 use sha2::{Digest, Sha256};
 
-use super::digest::hex_prefix;
 use crate::service::{ContentKind, EncoderFiles};
+use pkgtool_base::source::text::hexadecimal;
 
 const MAGIC: &[u8; 8] = b"pkgvec1\n";
 const HEADER_BYTES: u64 = 12;
@@ -73,7 +73,7 @@ pub(super) fn name(encoder: &EncoderFiles, holds: ContentKind, truncate: bool) -
         add(format!("{} {size:?} {changed:?}", path.display()));
     }
     let sum: [u8; 32] = hash.finalize().into();
-    hex_prefix(&sum, 16)
+    hexadecimal(&sum[..16])
 }
 
 impl CacheDirectory {

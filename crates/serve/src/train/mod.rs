@@ -14,7 +14,6 @@ mod cache;
 pub mod classifier;
 pub mod dataset;
 mod derived;
-mod digest;
 mod embed;
 mod error;
 mod fitting;

@@ -8,7 +8,6 @@
 //!
 //! `CONFORMANCE_UPDATE=1` rewrites `tests/conformance/results` and `table.md`. The messages of an
 //! engine for each case are written to `target/test-environment/conformance-<engine>.log`.
-//! engine said goes to `target/test-environment/conformance-<engine>.log`.
 
 pub(super) mod case;
 pub(super) mod outcome;

@@ -5,7 +5,6 @@
 //! that only moved keeps its fingerprint.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use serde::Serialize;
@@ -13,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::ReportStyle;
 use crate::diagnostic::{Diagnostic, Report, Severity};
-use crate::source::text::write_json;
+use crate::source::text::{hexadecimal, write_json};
 
 /// Size of a fingerprint, in bytes.
 const FINGERPRINT_BYTES: usize = 16;
@@ -91,9 +90,5 @@ fn entry<'a>(
 
 fn fingerprint(text: &str) -> String {
     let digest = Sha256::digest(text.as_bytes());
-    let bytes = digest.iter().take(FINGERPRINT_BYTES);
-    bytes.fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    hexadecimal(&digest[..FINGERPRINT_BYTES])
 }

@@ -4,7 +4,6 @@
 //! made keeps its files.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Component, Path, PathBuf};
@@ -15,6 +14,7 @@ use tempfile::TempDir;
 
 use super::protocol::{DeviceFile, MAX_PART_BYTES, Removed};
 use pkgtool_base::source::same_bytes::sha256;
+use pkgtool_base::source::text::hexadecimal;
 
 /// Folders below the root.
 const FILES: &str = "files";
@@ -318,14 +318,6 @@ fn folder_name(files: &[DeviceFile]) -> String {
     }
     let digest = hash.finalize();
     hexadecimal(&digest[..16])
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// Returns a relative path that stays below its folder.

@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::classifier::Classifier;
-use super::digest::hex_prefix;
 use crate::database::sync_tree;
 use crate::service::EncoderFiles;
 use pkgtool_base::package::{PrecisionList, config, precision};
+use pkgtool_base::source::text::hexadecimal;
 use pkgtool_media::trained::{DECISION_FILE, ENCODER, HEAD, LABELS_FILE, LabelDecision};
 
 /// Name of the file that records the training.
@@ -96,7 +96,7 @@ impl PackageContents<'_> {
         self.copy_external(&models)?;
         let head = head::onnx(self.classifier);
         let sum = Sha256::digest(&head);
-        let mark = hex_prefix(&sum, 4);
+        let mark = hexadecimal(&sum[..4]);
         let (name, precision) = (self.name, &encoder.precision);
         let head_name = format!("{name}_head_{backend}_{precision}_{mark}.onnx");
         write(&models.join(&head_name), &head)?;
