@@ -5,6 +5,7 @@
 //! process, the caller gets an error.
 
 pub mod busy;
+pub mod cores;
 pub mod device;
 pub mod every;
 pub mod machine;
@@ -12,6 +13,11 @@ pub mod measure;
 pub mod parsers;
 pub mod peak_memory;
 pub mod picture;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod pinning;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+#[path = "pinning_absent.rs"]
+mod pinning;
 pub mod precision;
 pub mod process;
 pub mod selection;

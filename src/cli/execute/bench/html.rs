@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::super::sides::GivenInput;
+use super::super::sides::{GivenInput, pinned_text};
 use super::super::times::format_milliseconds;
 use super::report::{BenchReport, SeriesReport, memory, ratio};
 use pkgtool_engine::runtime::measure::Series;
@@ -34,8 +34,10 @@ pub(super) fn page(report: &BenchReport, series: &[Series]) -> String {
 
 fn row(series: &SeriesReport) -> String {
     let inputs = GivenInput::line(&series.inputs);
+    let pinned = series.engine.pinned_cores.as_deref();
+    let pinned = pinned.map_or_else(String::new, |cores| format!(", {}", pinned_text(cores)));
     let mut cells = vec![format!(
-        "{}<br><small>on {}</small>",
+        "{}<br><small>on {}{pinned}</small>",
         escape(&series.label),
         escape(&inputs)
     )];

@@ -132,7 +132,8 @@ pub(in super::super) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
     let devices = devices(args)?;
     let machine = devices.first().map(|first| first.machine.clone());
     let machine = machine.unwrap_or_else(Machine::this);
-    let threads = args.target.threads;
+    let cores = args.target.cores.as_ref();
+    let threads = (args.target.threads, cores);
     let gate = &args.gate;
     let baseline = gate.baseline.as_deref();
     let baseline = baseline.map(|path| Baseline::read(path, &machine, threads));
@@ -240,7 +241,8 @@ fn sustain(
 ) -> Result<Exit, Failure> {
     let device = &args.target.device;
     let series = args.heat.sustain(device, sides, started, time)?;
-    let report = SustainedReport::new(machine, devices, args.target.threads, time, series);
+    let threads = (args.target.threads, args.target.cores.as_ref());
+    let report = SustainedReport::new(machine, devices, threads, time, series);
     if let Some(path) = &args.html {
         super::write_file(path, &curves::page(&report))?;
     }
@@ -267,7 +269,8 @@ fn finish(
     if let (Some(path), Some(reference)) = (&args.gate.write_baseline, measured.get(sides.len())) {
         let labels = report.series.iter().map(|series| series.label.as_str());
         let series = labels.zip(measured);
-        let conditions = (&report.machine, args.target.threads, report.date.clone());
+        let threads = (args.target.threads, args.target.cores.as_ref());
+        let conditions = (&report.machine, threads, report.date.clone());
         Baseline::new(conditions, series, reference).write(path)?;
     }
     let found = findings::of(sides, report);

@@ -6,13 +6,14 @@ use chrono::{SecondsFormat, Utc};
 use serde::Serialize;
 
 use super::super::profile::ProfileReport;
-use super::super::sides::{ExecutionSide, ExecutionSideEngine, GivenInput};
+use super::super::sides::{ExecutionSide, ExecutionSideEngine, GivenInput, pinned_text};
 use super::super::times::format_milliseconds;
 use super::gate::{JudgedRatios, Verdict};
 use crate::cli::report::CommandReport;
 use pkgtool_base::diagnostic::{Align, TextTable};
 use pkgtool_base::source::text::defuse_line;
 use pkgtool_engine::runtime::busy::OtherLoad;
+use pkgtool_engine::runtime::cores::CoreChoice;
 use pkgtool_engine::runtime::machine::Machine;
 use pkgtool_engine::runtime::measure::{Amount, MeasurePlan, Series};
 use pkgtool_engine::runtime::statistics::{Ratio, Times, round_spread};
@@ -32,6 +33,9 @@ pub(super) struct BenchReport {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     devices: Vec<MeasuredDevice>,
     threads: Option<u16>,
+    /// The choice of cores, as on the command line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cores: Option<String>,
     warm_up_runs: u64,
     rounds: u32,
     timed_runs: Option<u64>,
@@ -73,7 +77,7 @@ pub(super) struct SeriesReport {
     component: Option<String>,
     method: String,
     #[serde(flatten)]
-    engine: ExecutionSideEngine,
+    pub(super) engine: ExecutionSideEngine,
     /// The inputs of the runs.
     pub(super) inputs: Vec<GivenInput>,
     /// Load time of the model, in milliseconds.
@@ -201,7 +205,7 @@ impl BenchReport {
     /// Creates the report from the measurements and their conditions.
     pub(super) fn new(
         machine: Machine,
-        threads: Option<u16>,
+        (threads, cores): (Option<u16>, Option<&CoreChoice>),
         plan: &MeasurePlan,
         series: Vec<SeriesReport>,
     ) -> Self {
@@ -216,6 +220,7 @@ impl BenchReport {
             machine,
             devices: Vec::new(),
             threads,
+            cores: cores.map(ToString::to_string),
             warm_up_runs: plan.warm_up,
             rounds: plan.rounds,
             timed_runs,
@@ -295,10 +300,12 @@ impl BenchReport {
                 format!(": {} of the time of {of}, {verdict}", ratio(found))
             });
             let verdict = verdict.unwrap_or_default();
+            let pinned = series.engine.pinned_cores.as_deref();
+            let pinned = pinned.map_or_else(String::new, |it| format!(", {}", pinned_text(it)));
             // Writing to a string cannot fail.
             let _ = writeln!(
                 text,
-                "{}. {} on {on}{verdict}",
+                "{}. {} on {on}{pinned}{verdict}",
                 place + 1,
                 defuse_line(&series.label)
             );
@@ -308,10 +315,18 @@ impl BenchReport {
 
     /// Describes the conditions of the measurement in one line.
     pub(super) fn conditions(&self) -> String {
+        let cores = match self.cores.as_deref() {
+            None | Some("all") => "all cores".to_owned(),
+            Some(kind @ ("big" | "little")) => format!("the {kind} cores"),
+            Some(list) => format!("cores {list}"),
+        };
         let threads = match self.threads {
-            None => "all cores".to_owned(),
-            Some(1) => "1 thread".to_owned(),
-            Some(threads) => format!("{threads} threads"),
+            None => cores,
+            Some(number) => {
+                let plural = if number == 1 { "" } else { "s" };
+                let cores = self.cores.as_ref().map(|_| format!(" on {cores}"));
+                format!("{number} thread{plural}{}", cores.unwrap_or_default())
+            }
         };
         let amount = match (self.timed_runs, self.timed_seconds) {
             (Some(runs), _) => format!("{runs} runs"),

@@ -6,8 +6,8 @@ use std::io::{ErrorKind, Read, copy, sink};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use super::super::peak_memory;
-use super::protocol::{WorkerReply, WorkerRequest, send};
+use super::super::{cores, peak_memory};
+use super::protocol::{ProcessFacts, WorkerReply, WorkerRequest, send};
 use super::setup::Setup;
 use crate::profile::nanoseconds;
 use crate::runtime::process::attached::{TensorHead, receive_tensors};
@@ -21,13 +21,19 @@ use pkgtool_base::source::bounds;
 
 /// Serves the parent at the other end of standard input until it exits.
 pub fn serve() -> std::io::Result<()> {
-    let (_, sandbox) = confined(Setup::prepare)?;
+    let mut pinned = Ok(());
+    let (setup, sandbox) = confined(|setup: &Setup| {
+        pinned = setup.pin();
+        setup.prepare()
+    })?;
     let (requests, mut to_parent) = requests(next)?;
     let mut state = WorkerState {
         engine: String::new(),
         session: None,
         inputs: Vec::new(),
         sandbox,
+        setup,
+        pinned,
     };
     for (request, tensors) in requests {
         let (reply, outputs) = match tensors {
@@ -67,6 +73,9 @@ struct WorkerState {
     session: Option<Box<dyn Session>>,
     inputs: Vec<Tensor>,
     sandbox: Result<Sandbox, String>,
+    setup: Setup,
+    /// Whether the process runs on its cores.
+    pinned: Result<(), String>,
 }
 
 impl WorkerState {
@@ -105,10 +114,15 @@ impl WorkerState {
             .sandbox
             .clone()
             .map_err(|reason| not_confined(&reason))?;
+        let pinned = self.pinned.clone();
+        pinned.map_err(|reason| EngineError::Device {
+            reason,
+            is_lost: false,
+        })?;
         let reply = match request {
             WorkerRequest::Load {
                 engine,
-                request,
+                mut request,
                 memory_limit,
             } => {
                 if let Some(bytes) = memory_limit {
@@ -117,6 +131,11 @@ impl WorkerState {
                 self.engine.clone_from(&engine);
                 // The parent has already checked the limits.
                 bounds::choose(&request.model);
+                if self.setup.cores.is_some() {
+                    // Some engines start a thread for each core of the machine, and pin it there.
+                    let threads = &mut request.options.threads;
+                    *threads = threads.or_else(cores::count_of_this_thread);
+                }
                 let start = Instant::now();
                 self.session = Some(named(&engine)?.load(&request)?);
                 WorkerReply::Loaded(nanoseconds(start.elapsed()))
@@ -156,6 +175,9 @@ impl WorkerState {
                 WorkerReply::Assigned(session(&mut self.session, &self.engine)?.assigned())
             }
             WorkerRequest::PeakMemory => WorkerReply::PeakMemory(peak_memory::of_this_process()),
+            WorkerRequest::Process => WorkerReply::Process(ProcessFacts {
+                cores: cores::of_this_process(),
+            }),
             WorkerRequest::Sandbox => WorkerReply::Sandbox(sandbox),
             WorkerRequest::Backends(engine) => WorkerReply::Backends(named(&engine)?.backends()?),
         };

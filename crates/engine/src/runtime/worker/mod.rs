@@ -18,10 +18,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use child::serve;
+pub use protocol::ProcessFacts;
 use tempfile::TempDir;
 
 use crate::library::NativeBackend;
 use crate::profile::nanoseconds;
+use crate::runtime::cores::CoreChoice;
 use crate::runtime::device::{DeviceAddress, DeviceError, RemoteDevice};
 use crate::runtime::process::attached::{TensorHead, receive_tensors};
 use crate::runtime::process::frame::receive;
@@ -85,6 +87,18 @@ impl Launcher {
         let mut worker = self.start(engine, request)?;
         worker.load(request)?;
         Ok(worker)
+    }
+
+    /// Starts a worker on these cores for a model, without loading it.
+    pub fn start_on(
+        &self,
+        cores: Option<&CoreChoice>,
+        engine: &str,
+        request: &LoadRequest,
+    ) -> Result<Worker, EngineError> {
+        let mut setup = Setup::of(engine, request);
+        setup.cores = cores.cloned();
+        self.start_for(setup)
     }
 
     /// Asks a worker which backends an engine's library contains.
@@ -287,6 +301,17 @@ impl Worker {
         match self.ask(&WorkerRequest::Sandbox, &[], "reporting its sandbox") {
             Ok((WorkerReply::Sandbox(sandbox), _)) => Some(sandbox),
             _ => None,
+        }
+    }
+
+    /// Returns what the process says about itself.
+    pub fn process_facts(&mut self) -> Result<ProcessFacts, EngineError> {
+        match self
+            .ask(&WorkerRequest::Process, &[], "describing its process")?
+            .0
+        {
+            WorkerReply::Process(facts) => Ok(facts),
+            other => Err(self.unexpected_reply(&other)),
         }
     }
 

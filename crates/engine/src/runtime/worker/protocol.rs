@@ -61,6 +61,8 @@ pub(super) enum WorkerRequest {
     PeakMemory,
     /// Return the process's sandbox.
     Sandbox,
+    /// Return what the process says about itself.
+    Process,
     /// Return the backends in an engine's library, by the engine's name.
     Backends(String),
 }
@@ -91,10 +93,19 @@ pub(super) enum WorkerReply {
     PeakMemory(Option<u64>),
     /// The process's sandbox.
     Sandbox(Sandbox),
+    /// The facts about the process.
+    Process(ProcessFacts),
     /// The backends in an engine's library.
     Backends(Vec<NativeBackend>),
     /// The request failed.
     Failed(EngineError),
+}
+
+/// What a worker's process says about itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessFacts {
+    /// The cores on which its threads may run, in ascending order, if the system reports them.
+    pub cores: Option<Vec<u32>>,
 }
 
 /// Sends a head and the bytes of `tensors`, which the head must list. Small tensors are sent with

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
+use crate::runtime::cores::{self, CoreChoice};
 use crate::runtime::device::{DeviceError, RemoteDevice};
 use crate::runtime::process::sandbox::{SandboxMode, SandboxPermissions};
 use crate::surroundings::Surroundings;
@@ -49,6 +50,8 @@ pub(super) struct Setup {
     /// Size of the model's weights, in its file and in external files, in bytes; 0 if the file is
     /// unreadable, which loading reports.
     pub(super) weights: u64,
+    /// The cores on which the process runs; `None` leaves them to the system.
+    pub(super) cores: Option<CoreChoice>,
     options: LoadOptions,
     scratch: Option<PathBuf>,
     surroundings: Surroundings,
@@ -82,6 +85,7 @@ impl Setup {
             model: PathBuf::new(),
             devices: None,
             weights: 0,
+            cores: None,
             options: LoadOptions::default(),
             scratch: None,
             surroundings: Surroundings::of_this_process(),
@@ -130,6 +134,11 @@ impl Setup {
     pub(super) fn prepare(&self) -> SandboxPermissions {
         self.surroundings.clone().set_for_process();
         self.allowed()
+    }
+
+    /// Pins this process to its cores. It must have one thread: others would keep their cores.
+    pub(super) fn pin(&self) -> Result<(), String> {
+        self.cores.as_ref().map_or(Ok(()), cores::pin)
     }
 
     /// Returns the permissions of the worker.
