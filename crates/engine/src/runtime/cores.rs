@@ -6,8 +6,6 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::pinning;
-
 /// Number of cores that a system call can name.
 pub(super) const MAX_CORES: u32 = 1024;
 
@@ -88,16 +86,6 @@ pub fn core_list<'c>(cores: impl IntoIterator<Item = &'c u32>) -> String {
         }
     });
     texts.collect::<Vec<_>>().join(",")
-}
-
-/// Pins this thread, and all threads that it will start, to cores of this machine.
-pub fn pin(choice: &CoreChoice) -> Result<(), String> {
-    pinning::pin(choice)
-}
-
-/// Returns the number of cores on which this thread may run, if the system reports them.
-pub fn count_of_this_thread() -> Option<usize> {
-    Some(pinning::of_this_thread()?.len())
 }
 
 /// Returns the cores on which any thread of this process may run, if the system reports them.

@@ -85,7 +85,7 @@ impl CoreChoice {
 }
 
 /// Pins this thread, and all threads that it will start, to cores of this machine.
-pub(super) fn pin(choice: &CoreChoice) -> Result<(), String> {
+pub(in crate::runtime) fn pin(choice: &CoreChoice) -> Result<(), String> {
     let wanted = choice.among(&clusters());
     let wanted = wanted.map_err(|error| format!("--cores {choice}: {error}"))?;
     let mut set = CpuSet::new();
@@ -122,7 +122,7 @@ fn clusters() -> Vec<RatedCluster> {
 }
 
 /// Returns the cores on which this thread may run.
-pub(super) fn of_this_thread() -> Option<Vec<u32>> {
+pub(in crate::runtime) fn of_this_thread() -> Option<Vec<u32>> {
     let set = sched_getaffinity(None).ok()?;
     let cores = 0..MAX_CORES;
     let allowed = |core: &u32| usize::try_from(*core).is_ok_and(|core| set.is_set(core));

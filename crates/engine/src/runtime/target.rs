@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use super::cores::CoreChoice;
 use super::process::sandbox::Sandbox;
+use super::restart::Restart;
 use super::worker::{Launcher, Worker};
 use crate::tensor::{Signature, Tensor};
 use crate::{
@@ -316,6 +317,17 @@ impl StartError {
 }
 
 impl Started {
+    /// Returns what starts the model in other processes. They do not observe where nodes run.
+    pub fn restart(&self) -> Restart {
+        let mut request = self.request.clone();
+        request.options.observe = false;
+        Restart {
+            engine: self.candidate.engine,
+            request,
+            cores: self.core_choice.clone(),
+        }
+    }
+
     /// Runs the model `runs` times, or until `time` has passed, in another process that records the
     /// time of each node, after warm-up runs. `None` if the engine cannot record this model.
     pub fn profile(

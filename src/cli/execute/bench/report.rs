@@ -9,6 +9,7 @@ use super::super::profile::ProfileReport;
 use super::super::sides::{ExecutionSide, ExecutionSideEngine, GivenInput, pinned_text};
 use super::super::times::format_milliseconds;
 use super::gate::{JudgedRatios, Verdict};
+use super::starts::{NumberedStarts, StartsReport, starts_table, starts_text};
 use crate::cli::report::CommandReport;
 use pkgtool_base::diagnostic::{Align, TextTable};
 use pkgtool_base::source::text::defuse_line;
@@ -16,6 +17,7 @@ use pkgtool_engine::runtime::busy::OtherLoad;
 use pkgtool_engine::runtime::cores::CoreChoice;
 use pkgtool_engine::runtime::machine::Machine;
 use pkgtool_engine::runtime::measure::{Amount, MeasurePlan, Series};
+use pkgtool_engine::runtime::restart::MemoryPass;
 use pkgtool_engine::runtime::statistics::{Ratio, Times, round_spread};
 use pkgtool_engine::runtime::target::Started;
 
@@ -100,6 +102,12 @@ pub(super) struct SeriesReport {
     pub(super) round_spread: Option<f64>,
     /// Peak memory of the worker process since its start, in bytes.
     pub(super) peak_memory_bytes: Option<u64>,
+    /// Proportional memory of another process, if its system reports it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) proportional_memory: Option<MemoryPass>,
+    /// Cold and warm starts in other processes, if asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) starts: Option<StartsReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
     samples_ms: Option<Vec<f64>>,
     /// The time of each operator, if asked for.
@@ -135,6 +143,8 @@ impl SeriesReport {
             verdict: None,
             round_spread: round_spread(series),
             peak_memory_bytes: started.worker.peak_memory(),
+            proportional_memory: None,
+            starts: None,
             samples_ms: samples.then(|| series.times().map(milliseconds).collect()),
             profile: None,
         }
@@ -186,7 +196,7 @@ impl CommandReport for BenchReport {
             writeln!(text, "   on {}", GivenInput::line(&series.inputs))?;
             series.write_verdict(text)?;
         }
-        write!(text, "{}", self.table())?;
+        write!(text, "{}{}", self.table(), starts_text(&self.starts()))?;
         for (place, series) in self.series.iter().enumerate() {
             if let Some(profile) = &series.profile {
                 writeln!(text, "{}  {}", place + 1, defuse_line(&series.label))?;
@@ -271,9 +281,17 @@ impl BenchReport {
         }
     }
 
+    /// Returns the starts of all series that have them.
+    pub(super) fn starts(&self) -> Vec<NumberedStarts<'_>> {
+        let numbered = self.series.iter().enumerate();
+        let starts = numbered.filter_map(|(place, one)| Some((place + 1, one.starts.as_ref()?)));
+        starts.collect()
+    }
+
     fn table(&self) -> TextTable {
         let head = [
-            "", "p50", "p90", "p99", "min", "mean", "runs/s", "load", "first", "memory", "ratio",
+            "", "p50", "p90", "p99", "min", "mean", "runs/s", "load", "first", "memory", "pss",
+            "ratio",
         ];
         let mut table = TextTable::new(head.map(|_| Align::Right));
         table.row(head);
@@ -310,6 +328,9 @@ impl BenchReport {
                 defuse_line(&series.label)
             );
         }
+        if let Some((title, table)) = starts_table(&self.starts()) {
+            let _ = write!(text, "\n{title}\n\n{}", table.to_markdown());
+        }
         text
     }
 
@@ -340,7 +361,13 @@ impl BenchReport {
 }
 
 impl SeriesReport {
-    fn cells(&self, number: usize) -> [String; 11] {
+    /// Returns the highest proportional memory, in bytes.
+    pub(super) fn highest_pss_bytes(&self) -> Option<u64> {
+        let memory = self.proportional_memory.as_ref()?;
+        Some(memory.course.highest.pss_bytes)
+    }
+
+    fn cells(&self, number: usize) -> [String; 12] {
         let time = |of: fn(&Times) -> f64| {
             let times = self.times.as_ref();
             times.map_or_else(String::new, |times| format_milliseconds(of(times)))
@@ -357,6 +384,7 @@ impl SeriesReport {
             format_milliseconds(self.load_ms),
             format_milliseconds(self.first_run_ms),
             memory(self.peak_memory_bytes),
+            memory(self.highest_pss_bytes()),
             self.ratio.as_ref().map_or_else(|| "1".to_owned(), ratio),
         ]
     }

@@ -6,14 +6,16 @@ use std::io::{ErrorKind, Read, copy, sink};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use super::super::{cores, peak_memory};
-use super::protocol::{ProcessFacts, WorkerReply, WorkerRequest, send};
+use super::super::{page_cache, peak_memory, pinning};
+use super::protocol::{WorkerReply, WorkerRequest, send};
 use super::setup::Setup;
 use crate::profile::nanoseconds;
 use crate::runtime::process::attached::{TensorHead, receive_tensors};
 use crate::runtime::process::frame::receive;
 use crate::runtime::process::sandbox::Sandbox;
 use crate::runtime::process::{confined, limit_memory, panic_text, requests};
+use crate::runtime::process_facts::{self, ProcessFacts};
+use crate::runtime::pss::MemoryCourse;
 use crate::tensor::Tensor;
 use crate::tensor::limit::format_bytes;
 use crate::{Engine, EngineError, Session, engine};
@@ -26,6 +28,7 @@ pub fn serve() -> std::io::Result<()> {
         pinned = setup.pin();
         setup.prepare()
     })?;
+    process_facts::set_ready();
     let (requests, mut to_parent) = requests(next)?;
     let mut state = WorkerState {
         engine: String::new(),
@@ -134,7 +137,7 @@ impl WorkerState {
                 if self.setup.cores.is_some() {
                     // Some engines start a thread for each core of the machine, and pin it there.
                     let threads = &mut request.options.threads;
-                    *threads = threads.or_else(cores::count_of_this_thread);
+                    *threads = threads.or_else(|| Some(pinning::of_this_thread()?.len()));
                 }
                 let start = Instant::now();
                 self.session = Some(named(&engine)?.load(&request)?);
@@ -175,13 +178,32 @@ impl WorkerState {
                 WorkerReply::Assigned(session(&mut self.session, &self.engine)?.assigned())
             }
             WorkerRequest::PeakMemory => WorkerReply::PeakMemory(peak_memory::of_this_process()),
-            WorkerRequest::Process => WorkerReply::Process(ProcessFacts {
-                cores: cores::of_this_process(),
-            }),
+            WorkerRequest::Process => WorkerReply::Process(ProcessFacts::of_this_process()),
+            WorkerRequest::Memory { runs, nanoseconds } => {
+                let runs = || {
+                    self.repeat(runs, Duration::from_nanos(nanoseconds))
+                        .map(drop)
+                };
+                WorkerReply::Memory(MemoryCourse::of(runs)?)
+            }
+            WorkerRequest::DropFromCache => WorkerReply::Dropped(self.drop_from_cache()?),
             WorkerRequest::Sandbox => WorkerReply::Sandbox(sandbox),
             WorkerRequest::Backends(engine) => WorkerReply::Backends(named(&engine)?.backends()?),
         };
         Ok((reply, Vec::new()))
+    }
+
+    fn drop_from_cache(&self) -> Result<u64, EngineError> {
+        let mut bytes: u64 = 0;
+        for path in self.setup.model_files() {
+            let dropped = page_cache::drop_file(&path);
+            bytes = bytes.saturating_add(dropped.map_err(|error| EngineError::Unavailable {
+                what: "a cold start".to_owned(),
+                reason: format!("{}: {error}", path.display()),
+                help: "omit `--cold-starts`".to_owned(),
+            })?);
+        }
+        Ok(bytes)
     }
 
     fn repeat(&mut self, runs: u64, time: Duration) -> Result<Vec<u64>, EngineError> {

@@ -18,7 +18,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use child::serve;
-pub use protocol::ProcessFacts;
 use tempfile::TempDir;
 
 use crate::library::NativeBackend;
@@ -29,6 +28,8 @@ use crate::runtime::process::attached::{TensorHead, receive_tensors};
 use crate::runtime::process::frame::receive;
 use crate::runtime::process::sandbox::Sandbox;
 use crate::runtime::process::{self, Process, Purpose, Stopper};
+use crate::runtime::process_facts::ProcessFacts;
+use crate::runtime::pss::MemoryCourse;
 use crate::tensor::Tensor;
 use crate::tensor::limit::{MemoryLimit, RunLimit, reports_shortage};
 use crate::{
@@ -311,6 +312,35 @@ impl Worker {
             .0
         {
             WorkerReply::Process(facts) => Ok(facts),
+            other => Err(self.unexpected_reply(&other)),
+        }
+    }
+
+    /// Samples the proportional memory of the process during runs like those of [`Worker::repeat`]; `None` if its
+    /// system does not report it.
+    pub fn memory_course(
+        &mut self,
+        runs: u64,
+        time: Duration,
+    ) -> Result<Option<MemoryCourse>, EngineError> {
+        let request = WorkerRequest::Memory {
+            runs,
+            nanoseconds: nanoseconds(time),
+        };
+        let limit = self.limit_of_runs(runs, time);
+        match self.ask_within(limit, &request, &[], "running")?.0 {
+            WorkerReply::Memory(course) => Ok(course),
+            other => Err(self.unexpected_reply(&other)),
+        }
+    }
+
+    /// Drops the model's files from the cache of the process's system. Returns their size in bytes.
+    pub fn drop_model_from_cache(&mut self) -> Result<u64, EngineError> {
+        match self
+            .ask(&WorkerRequest::DropFromCache, &[], "dropping the cache")?
+            .0
+        {
+            WorkerReply::Dropped(bytes) => Ok(bytes),
             other => Err(self.unexpected_reply(&other)),
         }
     }

@@ -11,6 +11,8 @@ use crate::library::NativeBackend;
 use crate::runtime::process::attached::TensorHead;
 use crate::runtime::process::frame;
 use crate::runtime::process::sandbox::Sandbox;
+use crate::runtime::process_facts::ProcessFacts;
+use crate::runtime::pss::MemoryCourse;
 use crate::tensor::Tensor;
 use crate::{AssignedOperators, EngineError, LoadRequest, Placement, Profile, RunStart};
 
@@ -63,6 +65,15 @@ pub(super) enum WorkerRequest {
     Sandbox,
     /// Return what the process says about itself.
     Process,
+    /// Sample the proportional memory during runs: `runs` of them or until `nanoseconds` have passed, at least one.
+    Memory {
+        /// Maximum number of runs.
+        runs: u64,
+        /// Time after which no further run begins.
+        nanoseconds: u64,
+    },
+    /// Drop the model's files from the system's cache.
+    DropFromCache,
     /// Return the backends in an engine's library, by the engine's name.
     Backends(String),
 }
@@ -95,17 +106,14 @@ pub(super) enum WorkerReply {
     Sandbox(Sandbox),
     /// The facts about the process.
     Process(ProcessFacts),
+    /// The proportional memory, if the system reports it.
+    Memory(Option<MemoryCourse>),
+    /// The files are dropped; holds their size in bytes.
+    Dropped(u64),
     /// The backends in an engine's library.
     Backends(Vec<NativeBackend>),
     /// The request failed.
     Failed(EngineError),
-}
-
-/// What a worker's process says about itself.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProcessFacts {
-    /// The cores on which its threads may run, in ascending order, if the system reports them.
-    pub cores: Option<Vec<u32>>,
 }
 
 /// Sends a head and the bytes of `tensors`, which the head must list. Small tensors are sent with

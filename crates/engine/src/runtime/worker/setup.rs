@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
+use walkdir::WalkDir;
 
-use crate::runtime::cores::{self, CoreChoice};
+use crate::runtime::cores::CoreChoice;
 use crate::runtime::device::{DeviceError, RemoteDevice};
+use crate::runtime::pinning;
 use crate::runtime::process::sandbox::{SandboxMode, SandboxPermissions};
 use crate::surroundings::Surroundings;
 use crate::{LoadOptions, LoadRequest, Provider};
@@ -138,7 +140,7 @@ impl Setup {
 
     /// Pins this process to its cores. It must have one thread: others would keep their cores.
     pub(super) fn pin(&self) -> Result<(), String> {
-        self.cores.as_ref().map_or(Ok(()), cores::pin)
+        self.cores.as_ref().map_or(Ok(()), pinning::pin)
     }
 
     /// Returns the permissions of the worker.
@@ -156,6 +158,19 @@ impl Setup {
             self.allow_model(&mut allowed);
         }
         allowed
+    }
+
+    /// Returns the files of the model: its own, and those that it names; all files if it is a folder.
+    pub(super) fn model_files(&self) -> Vec<PathBuf> {
+        if self.model.is_dir() {
+            let entries = WalkDir::new(&self.model).into_iter().flatten();
+            let files = entries.filter(|entry| entry.file_type().is_file());
+            return files.map(walkdir::DirEntry::into_path).collect();
+        }
+        let folder = self.model.parent().unwrap_or(Path::new("."));
+        let mut files = external_files(&self.model, folder);
+        files.push(self.model.clone());
+        files
     }
 
     /// Allows the model's folder, and the folder to which a link of a hub's cache leads. In a
