@@ -22,11 +22,11 @@ fn cores() -> Vec<u32> {
 /// Returns the cores on which a thread or process may run, as the system says.
 fn allowed(directory: &Path) -> Vec<u32> {
     let status = fs::read_to_string(directory.join("status")).expect("Linux describes threads");
-    let list = status
+    let listed = status
         .lines()
         .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
     let mut cores = Vec::new();
-    for piece in list.expect("Linux lists the cores").trim().split(',') {
+    for piece in listed.expect("Linux lists the cores").trim().split(',') {
         let (first, last) = piece.split_once('-').unwrap_or((piece, piece));
         let number = |text: &str| text.parse::<u32>().expect("a number");
         cores.extend(number(first)..=number(last));

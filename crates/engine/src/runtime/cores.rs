@@ -97,9 +97,9 @@ pub fn of_this_process() -> Option<Vec<u32>> {
         let status = std::fs::read_to_string(thread.path().join("status")).unwrap_or_default();
         let mut lines = status.lines();
         let list = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-        match list.map(|list| list.trim().parse()) {
-            Some(Ok(CoreChoice::Listed(listed))) => cores.extend(listed),
-            _ => {}
+        let listed = list.map(|list| list.trim().parse());
+        if let Some(Ok(CoreChoice::Listed(listed))) = listed {
+            cores.extend(listed);
         }
     }
     (!cores.is_empty()).then(|| cores.into_iter().collect())

@@ -136,23 +136,20 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn memory_that_is_freed_before_the_end_is_the_highest() {
-        const BYTES: u64 = 64 << 20;
+        // Other tests of this process hold memory, too, but less.
+        const BYTES: usize = 256 << 20;
+        const HALF: u64 = 128 << 20;
         let course = MemoryCourse::of(|| {
-            let held = vec![1_u8; 64 << 20];
+            let held = vec![1_u8; BYTES];
             thread::sleep(Duration::from_millis(200));
-            let sum: u64 = held.iter().map(|byte| u64::from(*byte)).sum();
-            if sum == BYTES { Ok(()) } else { Err(sum) }
+            let is_held = held.iter().step_by(4096).all(|byte| *byte == 1);
+            if is_held { Ok(()) } else { Err(0) }
         });
         let course = course.expect("it succeeds").expect("Linux reports it");
         assert!(course.samples > 0, "{course:?}");
-        assert!(
-            course.highest.pss_bytes >= course.loaded.pss_bytes + BYTES / 2,
-            "{course:?}"
-        );
-        assert!(
-            course.after_runs.pss_bytes < course.highest.pss_bytes,
-            "{course:?}"
-        );
+        let highest = course.highest.pss_bytes;
+        assert!(highest >= course.loaded.pss_bytes + HALF, "{course:?}");
+        assert!(highest >= course.after_runs.pss_bytes + HALF, "{course:?}");
         assert_eq!(MemoryCourse::of(|| Err(7)), Err(7));
     }
 }
