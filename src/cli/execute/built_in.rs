@@ -67,6 +67,7 @@ impl BuiltInModel {
             rounding: Rounding::default(),
             ort_options: Vec::new(),
             cpu_features: None,
+            cores: None,
         };
         Ok((request, input))
     }

@@ -199,10 +199,15 @@ fn note_wrong_operators(wish: &StartRequest, started: &Started, rare: bool) {
     }
 }
 
-/// Returns whether a limit ended the run, which another engine would reach as well.
-fn is_ended_by_limit(tried: &[(Candidate, EngineError)]) -> bool {
+/// Returns whether another engine would fail as well: at a limit, or because of the machine.
+fn is_final(tried: &[(Candidate, EngineError)]) -> bool {
     let mut errors = tried.iter().map(|(_, error)| error);
-    errors.any(|error| matches!(error, EngineError::Limit { .. }))
+    errors.any(|error| {
+        matches!(
+            error,
+            EngineError::Limit { .. } | EngineError::Device { .. }
+        )
+    })
 }
 
 /// Loads the model and runs it once. Prints a note about each fallback.
@@ -231,7 +236,7 @@ fn start(wish: &StartRequest, inputs: &[Tensor], launcher: &Launcher) -> Result<
     target::start(wish, inputs, launcher).map_err(|error| {
         let model = wish.model.display();
         let others = match &error {
-            StartError::Failed(tried) if wish.engine.is_some() && !is_ended_by_limit(tried) => {
+            StartError::Failed(tried) if wish.engine.is_some() && !is_final(tried) => {
                 "; without `--engine`, other engines are tried"
             }
             _ => "",

@@ -12,6 +12,7 @@ use crate::cli::output;
 use pkgtool_base::package::Backend;
 use pkgtool_base::source::text::defuse_line;
 use pkgtool_engine::ByteSums;
+use pkgtool_engine::runtime::cores::core_list;
 use pkgtool_engine::runtime::device::DeviceAddress;
 use pkgtool_engine::runtime::process::sandbox::Sandbox;
 use pkgtool_engine::runtime::selection::Selection;
@@ -151,6 +152,9 @@ pub(super) struct ExecutionSideEngine {
     /// The device that runs it, unless it is this machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<String>,
+    /// The cores to which it is pinned, if the user chose them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) pinned_cores: Option<Vec<u32>>,
 }
 
 impl ExecutionSideEngine {
@@ -164,6 +168,7 @@ impl ExecutionSideEngine {
             byte_sums: started.placement.byte_sums,
             sandbox: started.sandbox.clone(),
             device: started.worker.device().map(ToString::to_string),
+            pinned_cores: started.pinned_cores.clone(),
         }
     }
 
@@ -180,8 +185,17 @@ impl ExecutionSideEngine {
         if let Some(sums) = self.byte_sums {
             writeln!(text, "   {sums}")?;
         }
+        if let Some(cores) = &self.pinned_cores {
+            writeln!(text, "   {}", pinned_text(cores))?;
+        }
         Ok(())
     }
+}
+
+/// Describes the cores to which a model is pinned: `pinned to 4 cores: 0-3`.
+pub(super) fn pinned_text(cores: &[u32]) -> String {
+    let plural = if cores.len() == 1 { "core" } else { "cores" };
+    format!("pinned to {} {plural}: {}", cores.len(), core_list(cores))
 }
 
 impl ExecutionSide {

@@ -11,6 +11,7 @@ use super::super::device_args::DeviceArgs;
 use super::super::exit::Failure;
 use super::deadline;
 use pkgtool_base::package::Backend;
+use pkgtool_engine::runtime::cores::CoreChoice;
 use pkgtool_engine::runtime::device::DeviceAddress;
 use pkgtool_engine::runtime::process::sandbox::SandboxMode;
 use pkgtool_engine::runtime::selection::{self, Selection, SelectionCriteria, SelectionError};
@@ -80,6 +81,11 @@ pub(super) struct TargetArgs {
     /// Number of threads per run [default: the number of cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(super) threads: Option<u16>,
+
+    /// Cores on which the model runs: `big` (the fastest ones), `little` (the slowest ones), `all`, or numbers such as
+    /// `0-3,6` [default: the system decides]
+    #[arg(long, value_name = "big|little|all|LIST")]
+    pub(super) cores: Option<CoreChoice>,
 
     /// Path of the ONNX Runtime library [default: search for it]
     #[arg(long, value_name = "FILE")]
@@ -174,6 +180,7 @@ impl TargetArgs {
             rounding: self.rounding,
             ort_options: self.ort_option.clone(),
             cpu_features: self.cpu_features.clone(),
+            cores: self.cores.clone(),
         }
     }
 

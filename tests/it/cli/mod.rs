@@ -13,6 +13,8 @@ mod formats;
 mod inspect;
 #[cfg(unix)]
 mod links;
+#[cfg(all(unix, feature = "run"))]
+mod passes;
 #[cfg(unix)]
 mod planted;
 mod report;

@@ -335,3 +335,44 @@ fn a_sustained_run_ranks_by_the_end() {
     let unit = device.run(&["bench", PACKAGE, "--sustained", "2"]);
     unit.expect_code(2).expect_error("such as `90s` or `10m`");
 }
+
+#[test]
+fn measurements_for_phones_work_there() {
+    let device = TestDevice::shell();
+    let bench = [
+        "bench",
+        PACKAGE,
+        "--engine",
+        "tract",
+        "--runs",
+        "3",
+        "--rounds",
+        "1",
+        "--cores",
+        "0",
+        "--cold-starts",
+        "1",
+        "--json",
+    ];
+    let report = device.run(&bench).expect_code(0).json();
+    let one = &report["series"][0];
+    assert_eq!(one["pinned_cores"], serde_json::json!([0]), "{one}");
+    assert!(
+        one["starts"]["cold"]["process_ms"].as_f64() > Some(0.0),
+        "{one}"
+    );
+    assert!(
+        one["starts"]["model_files_bytes"].as_u64() > Some(0),
+        "{one}"
+    );
+    let memory = &one["proportional_memory"];
+    assert!(
+        memory["loaded"]["pss_bytes"].as_u64() > Some(1 << 20),
+        "{one}"
+    );
+    let wrong = device.run(&["bench", PACKAGE, "--cores", "1000"]);
+    wrong
+        .expect_code(2)
+        .expect_error("no core 1000: expected some of 0");
+    device.expect_no_process();
+}

@@ -1,5 +1,7 @@
 //! Tests of running models: engine selection, and the life of the worker process.
 
+#[cfg(all(target_os = "linux", feature = "ort"))]
+mod cores;
 mod examples;
 mod hostile;
 mod machine;

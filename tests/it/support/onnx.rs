@@ -52,6 +52,25 @@ pub(crate) fn constant() -> Vec<u8> {
     model(&[&node, &value(12, "y", "float32", Some(&[1]))])
 }
 
+/// `y = x · w` on `float32[1, rows]`, with a weight of `float32[rows, columns]`.
+pub(crate) fn product(rows: u64, columns: u64) -> Vec<u8> {
+    let bytes = usize::try_from(rows * columns * 4).expect("it is small");
+    // Each element is 0.0115.
+    let weight = [
+        int(1, rows),
+        int(1, columns),
+        int(2, element("float32")),
+        part(8, &[b"w"]),
+        part(9, &[&vec![0x3c; bytes]]),
+    ];
+    model(&[
+        &node("MatMul", &["x", "w"]),
+        &part(5, &[&weight.concat()]),
+        &value(11, "x", "float32", Some(&[1, rows])),
+        &value(12, "y", "float32", Some(&[1, columns])),
+    ])
+}
+
 fn node(operator: &str, inputs: &[&str]) -> Vec<u8> {
     let mut parts: Vec<Vec<u8>> = inputs
         .iter()

@@ -10,7 +10,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::cores::CoreChoice;
 use super::process::sandbox::Sandbox;
+use super::restart::Restart;
 use super::worker::{Launcher, Worker};
 use crate::tensor::{Signature, Tensor};
 use crate::{
@@ -63,6 +65,8 @@ pub struct StartRequest {
     pub ort_options: Vec<OrtOption>,
     /// Instruction sets that engines may use, if the user named them.
     pub cpu_features: Option<String>,
+    /// The cores on which it runs; `None` leaves them to the system.
+    pub cores: Option<CoreChoice>,
 }
 
 /// A model that is loaded and has run once.
@@ -86,6 +90,10 @@ pub struct Started {
     pub placement: Placement,
     /// Sandbox of its process, if the process reports it.
     pub sandbox: Option<Sandbox>,
+    /// The cores to which its process is pinned, if the user chose them.
+    pub pinned_cores: Option<Vec<u32>>,
+    /// The user's choice of cores.
+    core_choice: Option<CoreChoice>,
     /// `true` if the requested provider took no part of the model.
     idle: bool,
 }
@@ -250,8 +258,13 @@ fn attempt(
             cpu_features: wish.cpu_features.clone(),
         },
     };
-    let mut worker = launcher.load(candidate.engine, &request)?;
+    let mut worker = launcher.start_on(wish.cores.as_ref(), candidate.engine, &request)?;
+    worker.load(&request)?;
     let first = worker.run(inputs)?;
+    let pinned_cores = match wish.cores {
+        Some(_) => worker.process_facts()?.cores,
+        None => None,
+    };
     let placement = worker.placement();
     let sandbox = worker.sandbox();
     let load_time = worker.load_time();
@@ -265,6 +278,8 @@ fn attempt(
         load_time,
         placement,
         sandbox,
+        pinned_cores,
+        core_choice: wish.cores.clone(),
         idle: false,
     })
 }
@@ -302,6 +317,17 @@ impl StartError {
 }
 
 impl Started {
+    /// Returns what starts the model in other processes. They do not observe where nodes run.
+    pub fn restart(&self) -> Restart {
+        let mut request = self.request.clone();
+        request.options.observe = false;
+        Restart {
+            engine: self.candidate.engine,
+            request,
+            cores: self.core_choice.clone(),
+        }
+    }
+
     /// Runs the model `runs` times, or until `time` has passed, in another process that records the
     /// time of each node, after warm-up runs. `None` if the engine cannot record this model.
     pub fn profile(
@@ -313,7 +339,9 @@ impl Started {
         let mut request = self.request.clone();
         request.options.profile = true;
         request.options.observe = false;
-        let mut worker = launcher.load(self.candidate.engine, &request)?;
+        let cores = self.core_choice.as_ref();
+        let mut worker = launcher.start_on(cores, self.candidate.engine, &request)?;
+        worker.load(&request)?;
         worker.set_inputs(inputs)?;
         worker.repeat(PROFILE_WARM_UP_RUNS, time)?;
         worker.reset_state()?;

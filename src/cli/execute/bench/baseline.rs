@@ -10,6 +10,7 @@ use super::super::built_in::BuiltInModel;
 use super::super::target_args::TargetArgs;
 use crate::cli::exit::Failure;
 use crate::cli::output;
+use pkgtool_engine::runtime::cores::CoreChoice;
 use pkgtool_engine::runtime::machine::Machine;
 use pkgtool_engine::runtime::measure::Series;
 use pkgtool_engine::runtime::statistics::{Ratio, round_ratios};
@@ -35,6 +36,9 @@ pub(super) struct Baseline {
     date: String,
     machine: String,
     threads: Option<u16>,
+    /// The choice of cores, as on the command line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cores: Option<String>,
     series: Vec<SavedSeries>,
 }
 
@@ -46,6 +50,20 @@ struct SavedSeries {
     ratios: Vec<f64>,
 }
 
+/// The number of threads and the choice of cores.
+type BaselineThreads<'c> = (Option<u16>, Option<&'c CoreChoice>);
+
+/// Describes the threads and cores of a measurement by their options.
+fn threads_text(threads: Option<u16>, cores: Option<&str>) -> String {
+    let threads = threads.map(|it| format!("--threads {it}"));
+    let cores = cores.map(|it| format!("--cores {it}"));
+    let options: Vec<String> = threads.into_iter().chain(cores).collect();
+    if options.is_empty() {
+        return "all cores, not pinned".to_owned();
+    }
+    options.join(" ")
+}
+
 /// Loads the reference and runs it once.
 pub(super) fn start_reference(args: &TargetArgs) -> Result<Started, Failure> {
     let model = BuiltInModel::write(REFERENCE_MODEL)?;
@@ -54,6 +72,7 @@ pub(super) fn start_reference(args: &TargetArgs) -> Result<Started, Failure> {
     let request = StartRequest {
         engine: Some(REFERENCE_ENGINE.to_owned()),
         threads: args.threads.map(usize::from),
+        cores: args.cores.clone(),
         ..request
     };
     target::start(&request, &[input], &args.launcher()?)
@@ -63,7 +82,7 @@ pub(super) fn start_reference(args: &TargetArgs) -> Result<Started, Failure> {
 impl Baseline {
     /// Creates a baseline of these series, each with its label.
     pub(super) fn new<'s>(
-        (machine, threads, date): (&Machine, Option<u16>, String),
+        (machine, (threads, cores), date): (&Machine, BaselineThreads<'_>, String),
         series: impl Iterator<Item = (&'s str, &'s Series)>,
         reference: &Series,
     ) -> Self {
@@ -77,6 +96,7 @@ impl Baseline {
             date,
             machine: machine.to_string(),
             threads,
+            cores: cores.map(ToString::to_string),
             series: series.collect(),
         }
     }
@@ -90,7 +110,7 @@ impl Baseline {
     pub(super) fn read(
         path: &Path,
         machine: &Machine,
-        threads: Option<u16>,
+        (threads, cores): BaselineThreads<'_>,
     ) -> Result<Self, Failure> {
         let shown = path.display();
         let fail = |reason: String| Failure::Other(format!("{shown}: {reason}"));
@@ -131,14 +151,12 @@ impl Baseline {
                 found.machine
             )));
         }
-        if found.threads != threads {
-            let text = |threads: Option<u16>| {
-                threads.map_or_else(|| "all cores".to_owned(), |it| format!("--threads {it}"))
-            };
+        let cores = cores.map(ToString::to_string);
+        if found.threads != threads || found.cores != cores {
             return Err(fail(format!(
                 "measured with {}, and this is with {}: use the same, or {again}",
-                text(found.threads),
-                text(threads)
+                threads_text(found.threads, found.cores.as_deref()),
+                threads_text(threads, cores.as_deref())
             )));
         }
         Ok(found)

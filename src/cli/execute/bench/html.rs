@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::super::sides::GivenInput;
+use super::super::sides::{GivenInput, pinned_text};
 use super::super::times::format_milliseconds;
 use super::report::{BenchReport, SeriesReport, memory, ratio};
+use super::starts::starts_html;
 use pkgtool_engine::runtime::measure::Series;
 
 const TEMPLATE: &str = include_str!("page.html");
@@ -29,13 +30,16 @@ pub(super) fn page(report: &BenchReport, series: &[Series]) -> String {
         .replace("{{warning}}", &warning(report))
         .replace("{{rows}}", &rows)
         .replace("{{plot}}", &plot(report, series))
+        .replace("{{starts}}", &starts_html(&report.starts()))
         .replace("{{profiles}}", &profiles(report))
 }
 
 fn row(series: &SeriesReport) -> String {
     let inputs = GivenInput::line(&series.inputs);
+    let pinned = series.engine.pinned_cores.as_deref();
+    let pinned = pinned.map_or_else(String::new, |cores| format!(", {}", pinned_text(cores)));
     let mut cells = vec![format!(
-        "{}<br><small>on {}</small>",
+        "{}<br><small>on {}{pinned}</small>",
         escape(&series.label),
         escape(&inputs)
     )];
@@ -56,6 +60,7 @@ fn row(series: &SeriesReport) -> String {
     cells.push(format_milliseconds(series.load_ms));
     cells.push(format_milliseconds(series.first_run_ms));
     cells.push(memory(series.peak_memory_bytes));
+    cells.push(memory(series.highest_pss_bytes()));
     cells.push(series.ratio.as_ref().map_or_else(|| "1".to_owned(), ratio));
     format!("<tr><td>{}</td></tr>\n", cells.join("</td><td>"))
 }

@@ -6,7 +6,9 @@ mod findings;
 mod gate;
 mod heat;
 mod html;
+mod passes;
 mod report;
+mod starts;
 mod sustained;
 
 use std::path::PathBuf;
@@ -23,6 +25,7 @@ use super::target_args::{GENERATING_INPUTS, TargetArgs, seconds};
 use baseline::Baseline;
 use gate::{GateArgs, GateJudge};
 use heat::HeatArgs;
+use passes::{MeasuredModel, PassArgs};
 use pkgtool_base::diagnostic::book;
 use pkgtool_engine::runtime::busy::LoadMeter;
 use pkgtool_engine::runtime::device::DeviceAddress;
@@ -87,6 +90,9 @@ pub(in super::super) struct BenchArgs {
     heat: HeatArgs,
 
     #[command(flatten)]
+    passes: PassArgs,
+
+    #[command(flatten)]
     profile: ProfileArgs,
 
     #[command(flatten)]
@@ -106,6 +112,7 @@ Examples:
   pkgtool bench model.onnx --profile --trace trace.json
   pkgtool bench before.onnx after.onnx --max-ratio 1.05 --report junit=bench.xml
   pkgtool bench model/ --on adb --precision fp32,int8 --cool 37 --sustained 10m --html curves.html
+  pkgtool bench model/ --on adb --cores big --cold-starts 5
   pkgtool bench model/ --write-baseline times.json
   pkgtool bench model/ --baseline times.json --max-ratio 1.1
 
@@ -121,18 +128,19 @@ const MAX_EXTENSIONS: u32 = 3;
 /// A side that is loaded and has run once.
 struct StartedSide {
     started: Started,
-    /// Its inputs; empty unless they are needed again.
     inputs: Vec<Tensor>,
     given: Vec<GivenInput>,
 }
 
 /// Runs the command.
 pub(in super::super) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
+    args.passes.require_possible(args.target.device.each())?;
     let sides = args.sides.sides(&args.paths, &args.target)?;
     let devices = devices(args)?;
     let machine = devices.first().map(|first| first.machine.clone());
     let machine = machine.unwrap_or_else(Machine::this);
-    let threads = args.target.threads;
+    let cores = args.target.cores.as_ref();
+    let threads = (args.target.threads, cores);
     let gate = &args.gate;
     let baseline = gate.baseline.as_deref();
     let baseline = baseline.map(|path| Baseline::read(path, &machine, threads));
@@ -200,6 +208,12 @@ pub(in super::super) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
         profiles.extend(profile);
         reports.push(report);
     }
+    let models = end(started, reference);
+    let results = args.passes.measure(&args.target, &sides, &models)?;
+    for (report, results) in reports.iter_mut().zip(results) {
+        report.proportional_memory = results.memory;
+        report.starts = results.starts;
+    }
     let report =
         BenchReport::new(machine, threads, &args.plan(), reports).under(other_load, gate.max_ratio);
     let report = report.on(devices);
@@ -210,6 +224,16 @@ pub(in super::super) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
     } else {
         Exit::Clean
     })
+}
+
+/// Ends the processes of the timed runs. Returns what starts their models again.
+fn end(started: Vec<StartedSide>, reference: Option<Started>) -> Vec<MeasuredModel> {
+    drop(reference);
+    let models = started.into_iter().map(|side| MeasuredModel {
+        restart: side.started.restart(),
+        inputs: side.inputs,
+    });
+    models.collect()
 }
 
 /// Describes the devices that the user named; empty if everything runs on this machine.
@@ -240,7 +264,8 @@ fn sustain(
 ) -> Result<Exit, Failure> {
     let device = &args.target.device;
     let series = args.heat.sustain(device, sides, started, time)?;
-    let report = SustainedReport::new(machine, devices, args.target.threads, time, series);
+    let threads = (args.target.threads, args.target.cores.as_ref());
+    let report = SustainedReport::new(machine, devices, threads, time, series);
     if let Some(path) = &args.html {
         super::write_file(path, &curves::page(&report))?;
     }
@@ -267,7 +292,8 @@ fn finish(
     if let (Some(path), Some(reference)) = (&args.gate.write_baseline, measured.get(sides.len())) {
         let labels = report.series.iter().map(|series| series.label.as_str());
         let series = labels.zip(measured);
-        let conditions = (&report.machine, args.target.threads, report.date.clone());
+        let threads = (args.target.threads, args.target.cores.as_ref());
+        let conditions = (&report.machine, threads, report.date.clone());
         Baseline::new(conditions, series, reference).write(path)?;
     }
     let found = findings::of(sides, report);
@@ -296,11 +322,7 @@ fn start(
         let launcher = args.target.launcher_on(&side.device)?;
         started.push(StartedSide {
             started: super::start_with_notes(&wish, &inputs, &launcher)?,
-            inputs: if args.profile.is_on() {
-                inputs
-            } else {
-                Vec::new()
-            },
+            inputs,
             given,
         });
     }

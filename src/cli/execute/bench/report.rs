@@ -6,15 +6,18 @@ use chrono::{SecondsFormat, Utc};
 use serde::Serialize;
 
 use super::super::profile::ProfileReport;
-use super::super::sides::{ExecutionSide, ExecutionSideEngine, GivenInput};
+use super::super::sides::{ExecutionSide, ExecutionSideEngine, GivenInput, pinned_text};
 use super::super::times::format_milliseconds;
 use super::gate::{JudgedRatios, Verdict};
+use super::starts::{NumberedStarts, StartsReport, starts_table, starts_text};
 use crate::cli::report::CommandReport;
 use pkgtool_base::diagnostic::{Align, TextTable};
 use pkgtool_base::source::text::defuse_line;
 use pkgtool_engine::runtime::busy::OtherLoad;
+use pkgtool_engine::runtime::cores::CoreChoice;
 use pkgtool_engine::runtime::machine::Machine;
 use pkgtool_engine::runtime::measure::{Amount, MeasurePlan, Series};
+use pkgtool_engine::runtime::restart::MemoryPass;
 use pkgtool_engine::runtime::statistics::{Ratio, Times, round_spread};
 use pkgtool_engine::runtime::target::Started;
 
@@ -32,6 +35,9 @@ pub(super) struct BenchReport {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     devices: Vec<MeasuredDevice>,
     threads: Option<u16>,
+    /// The choice of cores, as on the command line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cores: Option<String>,
     warm_up_runs: u64,
     rounds: u32,
     timed_runs: Option<u64>,
@@ -73,7 +79,7 @@ pub(super) struct SeriesReport {
     component: Option<String>,
     method: String,
     #[serde(flatten)]
-    engine: ExecutionSideEngine,
+    pub(super) engine: ExecutionSideEngine,
     /// The inputs of the runs.
     pub(super) inputs: Vec<GivenInput>,
     /// Load time of the model, in milliseconds.
@@ -96,6 +102,12 @@ pub(super) struct SeriesReport {
     pub(super) round_spread: Option<f64>,
     /// Peak memory of the worker process since its start, in bytes.
     pub(super) peak_memory_bytes: Option<u64>,
+    /// Proportional memory of another process, if its system reports it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) proportional_memory: Option<MemoryPass>,
+    /// Cold and warm starts in other processes, if asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) starts: Option<StartsReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
     samples_ms: Option<Vec<f64>>,
     /// The time of each operator, if asked for.
@@ -131,6 +143,8 @@ impl SeriesReport {
             verdict: None,
             round_spread: round_spread(series),
             peak_memory_bytes: started.worker.peak_memory(),
+            proportional_memory: None,
+            starts: None,
             samples_ms: samples.then(|| series.times().map(milliseconds).collect()),
             profile: None,
         }
@@ -182,7 +196,7 @@ impl CommandReport for BenchReport {
             writeln!(text, "   on {}", GivenInput::line(&series.inputs))?;
             series.write_verdict(text)?;
         }
-        write!(text, "{}", self.table())?;
+        write!(text, "{}{}", self.table(), starts_text(&self.starts()))?;
         for (place, series) in self.series.iter().enumerate() {
             if let Some(profile) = &series.profile {
                 writeln!(text, "{}  {}", place + 1, defuse_line(&series.label))?;
@@ -201,7 +215,7 @@ impl BenchReport {
     /// Creates the report from the measurements and their conditions.
     pub(super) fn new(
         machine: Machine,
-        threads: Option<u16>,
+        (threads, cores): (Option<u16>, Option<&CoreChoice>),
         plan: &MeasurePlan,
         series: Vec<SeriesReport>,
     ) -> Self {
@@ -216,6 +230,7 @@ impl BenchReport {
             machine,
             devices: Vec::new(),
             threads,
+            cores: cores.map(ToString::to_string),
             warm_up_runs: plan.warm_up,
             rounds: plan.rounds,
             timed_runs,
@@ -266,9 +281,17 @@ impl BenchReport {
         }
     }
 
+    /// Returns the starts of all series that have them.
+    pub(super) fn starts(&self) -> Vec<NumberedStarts<'_>> {
+        let numbered = self.series.iter().enumerate();
+        let starts = numbered.filter_map(|(place, one)| Some((place + 1, one.starts.as_ref()?)));
+        starts.collect()
+    }
+
     fn table(&self) -> TextTable {
         let head = [
-            "", "p50", "p90", "p99", "min", "mean", "runs/s", "load", "first", "memory", "ratio",
+            "", "p50", "p90", "p99", "min", "mean", "runs/s", "load", "first", "memory", "pss",
+            "ratio",
         ];
         let mut table = TextTable::new(head.map(|_| Align::Right));
         table.row(head);
@@ -295,23 +318,36 @@ impl BenchReport {
                 format!(": {} of the time of {of}, {verdict}", ratio(found))
             });
             let verdict = verdict.unwrap_or_default();
+            let pinned = series.engine.pinned_cores.as_deref();
+            let pinned = pinned.map_or_else(String::new, |it| format!(", {}", pinned_text(it)));
             // Writing to a string cannot fail.
             let _ = writeln!(
                 text,
-                "{}. {} on {on}{verdict}",
+                "{}. {} on {on}{pinned}{verdict}",
                 place + 1,
                 defuse_line(&series.label)
             );
+        }
+        if let Some((title, table)) = starts_table(&self.starts()) {
+            let _ = write!(text, "\n{title}\n\n{}", table.to_markdown());
         }
         text
     }
 
     /// Describes the conditions of the measurement in one line.
     pub(super) fn conditions(&self) -> String {
+        let cores = match self.cores.as_deref() {
+            None | Some("all") => "all cores".to_owned(),
+            Some(kind @ ("big" | "little")) => format!("the {kind} cores"),
+            Some(list) => format!("cores {list}"),
+        };
         let threads = match self.threads {
-            None => "all cores".to_owned(),
-            Some(1) => "1 thread".to_owned(),
-            Some(threads) => format!("{threads} threads"),
+            None => cores,
+            Some(number) => {
+                let plural = if number == 1 { "" } else { "s" };
+                let cores = self.cores.as_ref().map(|_| format!(" on {cores}"));
+                format!("{number} thread{plural}{}", cores.unwrap_or_default())
+            }
         };
         let amount = match (self.timed_runs, self.timed_seconds) {
             (Some(runs), _) => format!("{runs} runs"),
@@ -325,7 +361,13 @@ impl BenchReport {
 }
 
 impl SeriesReport {
-    fn cells(&self, number: usize) -> [String; 11] {
+    /// Returns the highest proportional memory, in bytes.
+    pub(super) fn highest_pss_bytes(&self) -> Option<u64> {
+        let memory = self.proportional_memory.as_ref()?;
+        Some(memory.course.highest.pss_bytes)
+    }
+
+    fn cells(&self, number: usize) -> [String; 12] {
         let time = |of: fn(&Times) -> f64| {
             let times = self.times.as_ref();
             times.map_or_else(String::new, |times| format_milliseconds(of(times)))
@@ -342,6 +384,7 @@ impl SeriesReport {
             format_milliseconds(self.load_ms),
             format_milliseconds(self.first_run_ms),
             memory(self.peak_memory_bytes),
+            memory(self.highest_pss_bytes()),
             self.ratio.as_ref().map_or_else(|| "1".to_owned(), ratio),
         ]
     }

@@ -6,12 +6,13 @@ use std::time::Duration;
 use chrono::{SecondsFormat, Utc};
 use serde::Serialize;
 
-use super::super::sides::{ExecutionSide, ExecutionSideEngine};
+use super::super::sides::{ExecutionSide, ExecutionSideEngine, pinned_text};
 use super::super::times::format_milliseconds;
 use super::report::{MeasuredDevice, machine_lines};
 use crate::cli::report::CommandReport;
 use pkgtool_base::diagnostic::{Align, TextTable};
 use pkgtool_base::source::text::defuse_line;
+use pkgtool_engine::runtime::cores::CoreChoice;
 use pkgtool_engine::runtime::device::describe::SensorReading;
 use pkgtool_engine::runtime::machine::Machine;
 use pkgtool_engine::runtime::statistics::Times;
@@ -35,6 +36,9 @@ pub(super) struct SustainedReport {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) devices: Vec<MeasuredDevice>,
     pub(super) threads: Option<u16>,
+    /// The choice of cores, as on the command line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cores: Option<String>,
     /// Duration of each model, in seconds.
     pub(super) seconds: f64,
     /// The models, the fastest at the end first.
@@ -46,7 +50,7 @@ pub(super) struct SustainedReport {
 pub(super) struct SustainedSeries {
     pub(super) label: String,
     #[serde(flatten)]
-    engine: ExecutionSideEngine,
+    pub(super) engine: ExecutionSideEngine,
     /// Median time of the first tenth of the points.
     pub(super) first_ms: Option<f64>,
     /// Median time of the last quarter of the points.
@@ -151,7 +155,7 @@ impl SustainedReport {
     pub(super) fn new(
         machine: Machine,
         devices: Vec<MeasuredDevice>,
-        threads: Option<u16>,
+        (threads, cores): (Option<u16>, Option<&CoreChoice>),
         time: Duration,
         mut series: Vec<SustainedSeries>,
     ) -> Self {
@@ -164,6 +168,7 @@ impl SustainedReport {
             machine,
             devices,
             threads,
+            cores: cores.map(ToString::to_string),
             seconds: time.as_secs_f64(),
             series,
         }
@@ -214,6 +219,9 @@ impl CommandReport for SustainedReport {
         )?;
         for (place, one) in self.series.iter().enumerate() {
             writeln!(text, "{}  {}", place + 1, defuse_line(&one.label))?;
+            if let Some(cores) = &one.engine.pinned_cores {
+                writeln!(text, "   {}", pinned_text(cores))?;
+            }
         }
         write!(text, "{}", self.table())
     }

@@ -103,6 +103,7 @@ pub(super) fn head(selection: &Selection, started: &Started) -> Json {
         "placement": started.placement.shares,
         "byte_sums": started.placement.byte_sums.map(ByteSums::name),
         "sandbox": started.sandbox,
+        "pinned_cores": started.pinned_cores,
         "device": started.worker.device().map(ToString::to_string),
         "reading": reading.map(|reading| reading.to_string()),
         "component": variant.and_then(|variant| variant.component.as_ref()),

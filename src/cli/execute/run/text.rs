@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::{CompletedRun, RunView};
-use crate::cli::execute::sides::what;
+use crate::cli::execute::sides::{pinned_text, what};
 use pkgtool_base::diagnostic::TextTable;
 use pkgtool_base::source::text::defuse_line;
 use pkgtool_engine::Placement;
@@ -65,6 +65,9 @@ fn head(text: &mut String, stage: &CompletedRun) -> std::fmt::Result {
     }
     if let Some(sums) = started.placement.byte_sums {
         writeln!(text, "  {sums}")?;
+    }
+    if let Some(cores) = &started.pinned_cores {
+        writeln!(text, "  {}", pinned_text(cores))?;
     }
     match &started.sandbox {
         Some(sandbox) if sandbox.level != SandboxLevel::Full => {

@@ -41,6 +41,7 @@ fn alone(model: &EndpointModel, inputs: &[Tensor]) -> Vec<Tensor> {
         carrying: Carrying::default(),
         rounding: Rounding::default(),
         cpu_features: None,
+        cores: None,
         ort_options: Vec::new(),
     };
     let started = start(&wish, inputs, &launcher(Some(LIMIT)));

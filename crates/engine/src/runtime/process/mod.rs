@@ -21,7 +21,7 @@ use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use channel::{Channel, Cut};
 use sandbox::{SandboxMode, SandboxPermissions};
@@ -45,6 +45,9 @@ const LOST_TIMEOUT: Duration = Duration::from_secs(1);
 /// Environment variable with the program that runs this binary, and its arguments, where the system cannot: an
 /// emulator.
 pub const RUNNER_VARIABLE: &str = "PKGTOOL_RUNNER";
+
+/// Environment variable with the time at which a command was made for this binary, in nanoseconds since 1970.
+pub const STARTED_VARIABLE: &str = "PKGTOOL_STARTED";
 
 /// Environment variables that a child inherits; all others may hold secrets. They configure memory
 /// allocation, threads and library paths, and on Windows what every program needs.
@@ -80,18 +83,22 @@ pub struct Purpose<'a, S> {
     pub gives_way: bool,
 }
 
-/// Returns the command that starts the binary at a path.
+/// Returns the command that starts the binary at a path. The process finds the present time in a variable.
 pub fn command_of(program: &Path) -> Command {
     let runner = std::env::var(RUNNER_VARIABLE).unwrap_or_default();
     let mut words = runner.split_whitespace();
-    match words.next() {
+    let mut command = match words.next() {
         Some(first) => {
             let mut command = Command::new(first);
             command.args(words).arg(program);
             command
         }
         None => Command::new(program),
-    }
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.unwrap_or_default().as_nanos().to_string();
+    command.env(STARTED_VARIABLE, now);
+    command
 }
 
 /// The first message to a child process.

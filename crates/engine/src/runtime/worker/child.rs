@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Read, copy, sink};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use super::super::peak_memory;
+use super::super::{page_cache, peak_memory, pinning};
 use super::protocol::{WorkerReply, WorkerRequest, send};
 use super::setup::Setup;
 use crate::profile::nanoseconds;
@@ -14,6 +14,8 @@ use crate::runtime::process::attached::{TensorHead, receive_tensors};
 use crate::runtime::process::frame::receive;
 use crate::runtime::process::sandbox::Sandbox;
 use crate::runtime::process::{confined, limit_memory, panic_text, requests};
+use crate::runtime::process_facts::{self, ProcessFacts};
+use crate::runtime::pss::MemoryCourse;
 use crate::tensor::Tensor;
 use crate::tensor::limit::format_bytes;
 use crate::{Engine, EngineError, Session, engine};
@@ -21,13 +23,20 @@ use pkgtool_base::source::bounds;
 
 /// Serves the parent at the other end of standard input until it exits.
 pub fn serve() -> std::io::Result<()> {
-    let (_, sandbox) = confined(Setup::prepare)?;
+    let mut pinned = Ok(());
+    let (setup, sandbox) = confined(|setup: &Setup| {
+        pinned = setup.pin();
+        setup.prepare()
+    })?;
+    process_facts::set_ready();
     let (requests, mut to_parent) = requests(next)?;
     let mut state = WorkerState {
         engine: String::new(),
         session: None,
         inputs: Vec::new(),
         sandbox,
+        setup,
+        pinned,
     };
     for (request, tensors) in requests {
         let (reply, outputs) = match tensors {
@@ -67,6 +76,9 @@ struct WorkerState {
     session: Option<Box<dyn Session>>,
     inputs: Vec<Tensor>,
     sandbox: Result<Sandbox, String>,
+    setup: Setup,
+    /// Whether the process runs on its cores.
+    pinned: Result<(), String>,
 }
 
 impl WorkerState {
@@ -105,10 +117,15 @@ impl WorkerState {
             .sandbox
             .clone()
             .map_err(|reason| not_confined(&reason))?;
+        let pinned = self.pinned.clone();
+        pinned.map_err(|reason| EngineError::Device {
+            reason,
+            is_lost: false,
+        })?;
         let reply = match request {
             WorkerRequest::Load {
                 engine,
-                request,
+                mut request,
                 memory_limit,
             } => {
                 if let Some(bytes) = memory_limit {
@@ -117,6 +134,11 @@ impl WorkerState {
                 self.engine.clone_from(&engine);
                 // The parent has already checked the limits.
                 bounds::choose(&request.model);
+                if self.setup.cores.is_some() {
+                    // Some engines start a thread for each core of the machine, and pin it there.
+                    let threads = &mut request.options.threads;
+                    *threads = threads.or_else(|| Some(pinning::of_this_thread()?.len()));
+                }
                 let start = Instant::now();
                 self.session = Some(named(&engine)?.load(&request)?);
                 WorkerReply::Loaded(nanoseconds(start.elapsed()))
@@ -156,10 +178,32 @@ impl WorkerState {
                 WorkerReply::Assigned(session(&mut self.session, &self.engine)?.assigned())
             }
             WorkerRequest::PeakMemory => WorkerReply::PeakMemory(peak_memory::of_this_process()),
+            WorkerRequest::Process => WorkerReply::Process(ProcessFacts::of_this_process()),
+            WorkerRequest::Memory { runs, nanoseconds } => {
+                let runs = || {
+                    self.repeat(runs, Duration::from_nanos(nanoseconds))
+                        .map(drop)
+                };
+                WorkerReply::Memory(MemoryCourse::of(runs)?)
+            }
+            WorkerRequest::DropFromCache => WorkerReply::Dropped(self.drop_from_cache()?),
             WorkerRequest::Sandbox => WorkerReply::Sandbox(sandbox),
             WorkerRequest::Backends(engine) => WorkerReply::Backends(named(&engine)?.backends()?),
         };
         Ok((reply, Vec::new()))
+    }
+
+    fn drop_from_cache(&self) -> Result<u64, EngineError> {
+        let mut bytes: u64 = 0;
+        for path in self.setup.model_files() {
+            let dropped = page_cache::drop_file(&path);
+            bytes = bytes.saturating_add(dropped.map_err(|error| EngineError::Unavailable {
+                what: "a cold start".to_owned(),
+                reason: format!("{}: {error}", path.display()),
+                help: "omit `--cold-starts`".to_owned(),
+            })?);
+        }
+        Ok(bytes)
     }
 
     fn repeat(&mut self, runs: u64, time: Duration) -> Result<Vec<u64>, EngineError> {

@@ -22,11 +22,14 @@ use tempfile::TempDir;
 
 use crate::library::NativeBackend;
 use crate::profile::nanoseconds;
+use crate::runtime::cores::CoreChoice;
 use crate::runtime::device::{DeviceAddress, DeviceError, RemoteDevice};
 use crate::runtime::process::attached::{TensorHead, receive_tensors};
 use crate::runtime::process::frame::receive;
 use crate::runtime::process::sandbox::Sandbox;
 use crate::runtime::process::{self, Process, Purpose, Stopper};
+use crate::runtime::process_facts::ProcessFacts;
+use crate::runtime::pss::MemoryCourse;
 use crate::tensor::Tensor;
 use crate::tensor::limit::{MemoryLimit, RunLimit, reports_shortage};
 use crate::{
@@ -85,6 +88,18 @@ impl Launcher {
         let mut worker = self.start(engine, request)?;
         worker.load(request)?;
         Ok(worker)
+    }
+
+    /// Starts a worker on these cores for a model, without loading it.
+    pub fn start_on(
+        &self,
+        cores: Option<&CoreChoice>,
+        engine: &str,
+        request: &LoadRequest,
+    ) -> Result<Worker, EngineError> {
+        let mut setup = Setup::of(engine, request);
+        setup.cores = cores.cloned();
+        self.start_for(setup)
     }
 
     /// Asks a worker which backends an engine's library contains.
@@ -287,6 +302,46 @@ impl Worker {
         match self.ask(&WorkerRequest::Sandbox, &[], "reporting its sandbox") {
             Ok((WorkerReply::Sandbox(sandbox), _)) => Some(sandbox),
             _ => None,
+        }
+    }
+
+    /// Returns what the process says about itself.
+    pub fn process_facts(&mut self) -> Result<ProcessFacts, EngineError> {
+        match self
+            .ask(&WorkerRequest::Process, &[], "describing its process")?
+            .0
+        {
+            WorkerReply::Process(facts) => Ok(facts),
+            other => Err(self.unexpected_reply(&other)),
+        }
+    }
+
+    /// Samples the proportional memory of the process during runs like those of [`Worker::repeat`]; `None` if its
+    /// system does not report it.
+    pub fn memory_course(
+        &mut self,
+        runs: u64,
+        time: Duration,
+    ) -> Result<Option<MemoryCourse>, EngineError> {
+        let request = WorkerRequest::Memory {
+            runs,
+            nanoseconds: nanoseconds(time),
+        };
+        let limit = self.limit_of_runs(runs, time);
+        match self.ask_within(limit, &request, &[], "running")?.0 {
+            WorkerReply::Memory(course) => Ok(course),
+            other => Err(self.unexpected_reply(&other)),
+        }
+    }
+
+    /// Drops the model's files from the cache of the process's system. Returns their size in bytes.
+    pub fn drop_model_from_cache(&mut self) -> Result<u64, EngineError> {
+        match self
+            .ask(&WorkerRequest::DropFromCache, &[], "dropping the cache")?
+            .0
+        {
+            WorkerReply::Dropped(bytes) => Ok(bytes),
+            other => Err(self.unexpected_reply(&other)),
         }
     }
 

@@ -11,6 +11,8 @@ use crate::library::NativeBackend;
 use crate::runtime::process::attached::TensorHead;
 use crate::runtime::process::frame;
 use crate::runtime::process::sandbox::Sandbox;
+use crate::runtime::process_facts::ProcessFacts;
+use crate::runtime::pss::MemoryCourse;
 use crate::tensor::Tensor;
 use crate::{AssignedOperators, EngineError, LoadRequest, Placement, Profile, RunStart};
 
@@ -61,6 +63,17 @@ pub(super) enum WorkerRequest {
     PeakMemory,
     /// Return the process's sandbox.
     Sandbox,
+    /// Return what the process says about itself.
+    Process,
+    /// Sample the proportional memory during runs: `runs` of them or until `nanoseconds` have passed, at least one.
+    Memory {
+        /// Maximum number of runs.
+        runs: u64,
+        /// Time after which no further run begins.
+        nanoseconds: u64,
+    },
+    /// Drop the model's files from the system's cache.
+    DropFromCache,
     /// Return the backends in an engine's library, by the engine's name.
     Backends(String),
 }
@@ -91,6 +104,12 @@ pub(super) enum WorkerReply {
     PeakMemory(Option<u64>),
     /// The process's sandbox.
     Sandbox(Sandbox),
+    /// The facts about the process.
+    Process(ProcessFacts),
+    /// The proportional memory, if the system reports it.
+    Memory(Option<MemoryCourse>),
+    /// The files are dropped; holds their size in bytes.
+    Dropped(u64),
     /// The backends in an engine's library.
     Backends(Vec<NativeBackend>),
     /// The request failed.

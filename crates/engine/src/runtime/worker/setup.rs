@@ -8,8 +8,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
+use walkdir::WalkDir;
 
+use crate::runtime::cores::CoreChoice;
 use crate::runtime::device::{DeviceError, RemoteDevice};
+use crate::runtime::pinning;
 use crate::runtime::process::sandbox::{SandboxMode, SandboxPermissions};
 use crate::surroundings::Surroundings;
 use crate::{LoadOptions, LoadRequest, Provider};
@@ -49,6 +52,8 @@ pub(super) struct Setup {
     /// Size of the model's weights, in its file and in external files, in bytes; 0 if the file is
     /// unreadable, which loading reports.
     pub(super) weights: u64,
+    /// The cores on which the process runs; `None` leaves them to the system.
+    pub(super) cores: Option<CoreChoice>,
     options: LoadOptions,
     scratch: Option<PathBuf>,
     surroundings: Surroundings,
@@ -82,6 +87,7 @@ impl Setup {
             model: PathBuf::new(),
             devices: None,
             weights: 0,
+            cores: None,
             options: LoadOptions::default(),
             scratch: None,
             surroundings: Surroundings::of_this_process(),
@@ -132,6 +138,11 @@ impl Setup {
         self.allowed()
     }
 
+    /// Pins this process to its cores. It must have one thread: others would keep their cores.
+    pub(super) fn pin(&self) -> Result<(), String> {
+        self.cores.as_ref().map_or(Ok(()), pinning::pin)
+    }
+
     /// Returns the permissions of the worker.
     pub(super) fn allowed(&self) -> SandboxPermissions {
         let engine = crate::engine(&self.engine);
@@ -147,6 +158,19 @@ impl Setup {
             self.allow_model(&mut allowed);
         }
         allowed
+    }
+
+    /// Returns the files of the model: its own, and those that it names; all files if it is a folder.
+    pub(super) fn model_files(&self) -> Vec<PathBuf> {
+        if self.model.is_dir() {
+            let entries = WalkDir::new(&self.model).into_iter().flatten();
+            let files = entries.filter(|entry| entry.file_type().is_file());
+            return files.map(walkdir::DirEntry::into_path).collect();
+        }
+        let folder = self.model.parent().unwrap_or(Path::new("."));
+        let mut files = external_files(&self.model, folder);
+        files.push(self.model.clone());
+        files
     }
 
     /// Allows the model's folder, and the folder to which a link of a hub's cache leads. In a
