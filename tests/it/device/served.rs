@@ -3,10 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::{TestDevice, binary, processes_with};
+use crate::gateway::adapters::batches;
 use crate::support::gateway::{Gateway, Setup, task_path};
 use crate::support::tree::Tree;
 
@@ -297,6 +299,45 @@ fn a_device_that_says_nothing_is_noticed() {
     signal("-CONT");
     gateway.stop();
     plugged.device.expect_no_process();
+}
+
+#[test]
+fn a_batch_waits_for_its_device_and_hinders_no_other() {
+    let plugged = Plugged::new();
+    plugged.pull();
+    let more = "[services.kindred]\nrun_on = \"here\"\npublic = true\n[batches]\nrunning = 2";
+    let mut gateway = Setup::new()
+        .settings(&plugged.settings(more))
+        .packages(package())
+        .packages(examples().join("kindred"))
+        .start();
+    let endpoint = "/v1/embeddings";
+    let lines = |service: &str, count: usize| -> Vec<String> {
+        let body = json!({"model": format!("local/{service}"), "input": "a dog"});
+        let ids = (0..count).map(|id| id.to_string());
+        ids.map(|id| batches::line(&id, endpoint, &body)).collect()
+    };
+    let waiting = batches::create(&gateway, &lines(SERVICE, 6), endpoint);
+    gateway.until(|| inactive(&gateway).is_some_and(|reason| reason.contains("is away")));
+    batches::wait_for(&gateway, &waiting, "in_progress");
+    // Longer than a device may be away before requests are refused.
+    std::thread::sleep(Duration::from_secs(12));
+    let state = batches::wait_for(&gateway, &waiting, "in_progress");
+    assert_eq!(state["request_counts"]["failed"], 0, "{state}");
+    // Each account has a batch of its own in progress.
+    gateway.account("other", 100);
+    let other = gateway.new_key("other", "key", "predict");
+    let own = std::mem::replace(&mut gateway.key, other);
+    let done = batches::create(&gateway, &lines("kindred", 4), endpoint);
+    let done = batches::wait_for(&gateway, &done, "completed");
+    gateway.key = own;
+    assert_eq!(done["request_counts"]["completed"], 4, "{done}");
+    plugged.plug();
+    let done = batches::wait_for(&gateway, &waiting, "completed");
+    assert_eq!(
+        done["request_counts"],
+        json!({"total": 6, "completed": 6, "failed": 0})
+    );
 }
 
 #[test]

@@ -39,6 +39,8 @@ struct RareFields {
     retry_after: Option<u64>,
     /// The process that ran the model crashed, or its worker left.
     is_crash: bool,
+    /// The devices or workers of the service are away, and may come back.
+    is_away: bool,
     /// Methods that the path supports, for an unsupported method.
     allow: Option<HeaderValue>,
     /// An upstream's error body and its content type, passed through unchanged.
@@ -115,6 +117,17 @@ impl GatewayError {
     /// Returns whether the process that ran the model crashed, or its worker left.
     pub(super) fn is_crash(&self) -> bool {
         self.more.is_crash
+    }
+
+    /// Returns whether the devices or workers of the service are away, and may come back.
+    pub(super) fn is_away(&self) -> bool {
+        self.more.is_away
+    }
+
+    /// Marks the error as one of devices or workers that are away.
+    pub(super) fn away(mut self, is_away: bool) -> Self {
+        self.more.is_away = is_away;
+        self
     }
 
     /// Adds a detail for the log only.
@@ -543,9 +556,10 @@ impl From<CallError> for GatewayError {
             other => {
                 let detail = other.to_string();
                 let is_crash = matches!(other, CallError::Crashed(_));
+                let is_away = matches!(other, CallError::Away(_));
                 let mut error = Self::of_failure(TaskFailure::of(other)).because(&detail);
                 error.more.is_crash = is_crash;
-                error
+                error.away(is_away)
             }
         }
     }

@@ -179,10 +179,9 @@ impl Services {
     /// Returns the services whose devices are away, by owner and name.
     pub fn waiting_for_devices(&self) -> Vec<(AccountId, String)> {
         let all = self.catalog.all();
-        let waiting = all.iter().filter(|it| {
-            let device = it.device();
-            device.is_some_and(|device| device.waits_for_devices())
-        });
+        let waiting = all
+            .iter()
+            .filter(|it| it.is_away() && it.workers().is_none());
         waiting.map(|it| (it.owner, it.name.clone())).collect()
     }
 

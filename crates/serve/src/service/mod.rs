@@ -202,6 +202,15 @@ impl Service {
         }
     }
 
+    /// Returns whether the devices or workers that answer its requests are away, and may come back.
+    pub fn is_away(&self) -> bool {
+        match (&self.kind, self.workers()) {
+            (_, Some(workers)) => !workers.can_answer(),
+            (ServiceKind::Device(device), None) => device.waits_for_devices(),
+            _ => false,
+        }
+    }
+
     /// Checks that the service supports a method of chat adapters; the refusal lists the supported
     /// ones. Both the adapters' model list and their requests use this check.
     pub fn check_adapter_method(&self, method: AdapterMethod) -> Result<(), Refusal> {

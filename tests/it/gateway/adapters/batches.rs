@@ -45,7 +45,7 @@ fn form(parts: &[(&str, &str)]) -> Vec<u8> {
     format!("{}--cut--\r\n", parts.collect::<String>()).into_bytes()
 }
 
-fn line(id: &str, endpoint: &str, body: &Value) -> String {
+pub(crate) fn line(id: &str, endpoint: &str, body: &Value) -> String {
     json!({"custom_id": id, "method": "POST", "url": endpoint, "body": body}).to_string()
 }
 
@@ -67,7 +67,7 @@ fn ask_for(gateway: &Gateway, file: &str, endpoint: &str) -> Reply {
 
 /// Creates a batch and returns its path.
 #[track_caller]
-fn create(gateway: &Gateway, lines: &[String], endpoint: &str) -> String {
+pub(crate) fn create(gateway: &Gateway, lines: &[String], endpoint: &str) -> String {
     let file = upload(gateway, lines);
     let batch = ask_for(gateway, &file, endpoint).expect(200).json();
     assert_eq!(batch["status"], "validating");
@@ -82,7 +82,7 @@ fn cancel(gateway: &Gateway, batch: &str) -> Reply {
 
 /// Waits until a batch has this status.
 #[track_caller]
-fn wait_for(gateway: &Gateway, batch: &str, status: &str) -> Value {
+pub(crate) fn wait_for(gateway: &Gateway, batch: &str, status: &str) -> Value {
     let read = || get(gateway, batch).expect(200).json();
     gateway.until(|| read()["status"] == status);
     read()

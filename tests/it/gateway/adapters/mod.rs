@@ -1,7 +1,7 @@
 //! Tests of the chat adapters: the HTTP API that clients of chat completions use in place of the
 //! gateway's own.
 
-mod batches;
+pub(crate) mod batches;
 pub(crate) mod clients;
 mod direct;
 mod errors;

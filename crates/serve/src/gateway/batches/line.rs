@@ -12,6 +12,7 @@ use super::super::Gateway;
 use super::super::error::GatewayError;
 use super::super::observe::RequestFacts;
 use super::super::routes::{AdmittedRequest, answer_batch_request};
+use super::place::LinePlace;
 use crate::batch::{BatchId, LineOutcome, LineRequest, StoredBatch};
 use crate::service::meter::{AnswerOutcome, ServiceOperation};
 
@@ -24,11 +25,12 @@ pub(super) fn request_id(batch: BatchId, line: u64) -> String {
     format!("batch_req_{}_{line}", batch.0)
 }
 
-/// Runs a request until it has an outcome. Limits and a stopped service only delay it.
+/// Runs a request until it has an outcome. Limits, a stopped service and one whose device is away only delay it.
 pub(super) async fn run(
     gateway: &Arc<Gateway>,
     batch: &StoredBatch,
     (line, text): (u64, Vec<u8>),
+    place: &mut LinePlace,
 ) -> LineOutcome {
     let id = request_id(batch.id, line);
     let outcome = |custom_id: String, (status, answer): (StatusCode, Bytes)| LineOutcome {
@@ -54,6 +56,10 @@ pub(super) async fn run(
                 if crashes >= gateway.settings.limits.attempts {
                     break error_body(error, &id).await;
                 }
+            }
+            Err(error) if error.is_away() => {
+                place.leave_for(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
             }
             Err(error) if is_passing(error.status) => {
                 tracing::debug!(

@@ -7,6 +7,7 @@
 mod input;
 mod line;
 mod output;
+mod place;
 mod run;
 
 use std::collections::HashMap;

@@ -4,6 +4,7 @@
 //! have a limited size.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
@@ -12,6 +13,7 @@ use tokio::task::JoinSet;
 use super::super::Gateway;
 use super::super::error::GatewayError;
 use super::input::UnansweredRequest;
+use super::place::LinePlace;
 use super::{AdvanceResult, input, line, output, stopped};
 use crate::batch::{BatchId, BatchState, LineOutcome, StoredBatch};
 use crate::database::Timestamp;
@@ -27,6 +29,9 @@ const MAX_UNSTORED_KIB: u32 = 64 << 10;
 
 /// Pause before outcomes are stored again after a failure.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+/// Interval between looks for requests that wait for a device.
+const AWAY_LOOK: Duration = Duration::from_secs(1);
 
 /// Interval between checks of the account's storage limit.
 const ROOM_INTERVAL: Duration = Duration::from_secs(10);
@@ -90,6 +95,7 @@ async fn run_all(
     let mut look_at_room = tokio::time::interval(ROOM_INTERVAL);
     let mut has_room = true;
     let mut is_read = false;
+    let away = Arc::new(AtomicUsize::new(0));
     let left = Timestamp::now().until(batch.is.expires_at);
     let mut expires = std::pin::pin!(tokio::time::sleep(left));
     while !(is_read && running.is_empty()) {
@@ -113,8 +119,9 @@ async fn run_all(
                     tracing::warn!(batch = batch.id.0, error = error.message, "a batch waits for storage");
                 }
             }
-            place = Arc::clone(&job.places).acquire_owned(), if !is_read && has_room => {
-                let Ok(place) = place else { return Ok(RunEnd::Stopped) };
+            // Further requests would wait for the same device.
+            () = tokio::time::sleep(AWAY_LOOK), if away.load(Relaxed) > 0 => {}
+            place = LinePlace::take(&job.places, &away), if !is_read && has_room && away.load(Relaxed) == 0 => {
                 match requests.recv().await {
                     None => is_read = true,
                     Some(Err(error)) => return Err(error),
@@ -122,7 +129,8 @@ async fn run_all(
                         let (gateway, memory) = (Arc::clone(gateway), Arc::clone(&memory));
                         let (batch, outcomes) = (batch.clone(), outcomes.clone());
                         running.spawn(async move {
-                            let outcome = line::run(&gateway, &batch, request).await;
+                            let mut place = place;
+                            let outcome = line::run(&gateway, &batch, request, &mut place).await;
                             let size = u32::try_from(outcome.answer.len() >> 10).unwrap_or(u32::MAX);
                             let size = size.clamp(1, MAX_UNSTORED_KIB);
                             // Neither the semaphore nor the channel closes before the requests end.

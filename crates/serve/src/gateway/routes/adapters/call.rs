@@ -218,9 +218,8 @@ pub(super) fn service(
         let reason = found.inactive_reason();
         let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
         let model = json::shown(model);
-        return Err(unknown_model(&format!(
-            "the model {model} cannot answer{reason}"
-        )));
+        let error = unknown_model(&format!("the model {model} cannot answer{reason}"));
+        return Err(error.away(found.is_away()));
     }
     Ok((id, found))
 }
