@@ -7,7 +7,7 @@ use super::{admin, attach, directory, remote, serve, train, worker, workers};
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum ServicesCommand {
     /// Serve packages over HTTP: synchronous and asynchronous predict
-    Serve(serve::ServeArgs),
+    Serve(Box<serve::ServeArgs>),
     /// Answer requests of a platform's gates with local packages
     Attach(attach::AttachArgs),
     /// Run packages that a gateway sends to this machine

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::super::device_args::{DeviceArgs, DeviceUse};
+use super::super::device_args::{ConnectedDevices, DeviceArgs, DeviceUse};
 use super::super::exit::Failure;
 use pkgtool_engine::runtime::device::DeviceAddress;
 use pkgtool_engine::runtime::machine::Machine;
@@ -73,6 +73,6 @@ fn use_of(device: &DeviceSettings) -> DeviceUse {
         device_dir: text(&device.directory),
         device_lib: device.libraries.clone(),
         device_space: device.space_bytes,
-        connected: Default::default(),
+        connected: ConnectedDevices::default(),
     }
 }

@@ -11,8 +11,9 @@ use crate::support::environment::{EnvironmentPiece, say};
 use crate::support::files::root;
 use crate::support::run::pkgtool;
 
-/// Maximum difference of an output, relative to its largest value.
-const TOLERANCE: f64 = 1e-6;
+/// Maximum difference of an output, relative to its largest value. Processors add the products of float32 in different
+/// orders: a decoder with thousands of products in a sum differs by 1.04e-6.
+const TOLERANCE: f64 = 2e-6;
 
 /// Number of methods that run on every machine.
 const LEAST_METHODS: usize = 40;

@@ -194,6 +194,22 @@ fn an_engine_that_writes_files_runs_there() {
 }
 
 #[test]
+fn external_data_is_found_there() {
+    let device = TestDevice::shell();
+    let sides = [
+        "compare",
+        "packages-examples/parlor-tts/82m/xnnpack/config.json",
+        "--engine",
+        "tract",
+        "--on",
+        "local,exec:sh",
+        "--json",
+    ];
+    let report = device.run(&sides).expect_code(0).json();
+    assert_eq!(report["agrees"], true, "{report}");
+}
+
+#[test]
 fn bench_and_compare_take_several_devices() {
     let mut device = TestDevice::shell();
     device.on = "exec:sh,local".to_owned();

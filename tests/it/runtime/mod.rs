@@ -4,6 +4,8 @@
 mod cores;
 mod examples;
 mod hostile;
+#[cfg(unix)]
+mod links;
 mod machine;
 #[cfg(all(target_os = "linux", feature = "ort"))]
 mod sandbox;

@@ -9,6 +9,7 @@ mod fused;
 mod graph;
 mod known_wrong;
 mod library;
+mod located;
 mod names;
 mod narrow;
 mod node_operator;

@@ -15,6 +15,7 @@ use tract_onnx::tensor::load_tensor;
 
 use super::exact;
 use super::graph::{node_name, operator, opset};
+use super::located::locate;
 use super::repair::repair;
 use super::slim::slim;
 use super::weights::OnnxWeights;
@@ -58,6 +59,7 @@ pub(crate) fn gaps(path: &Path) -> Option<(BTreeSet<String>, String)> {
     let library = reader_of(path);
     let mut proto = guarded(|| library.proto_model_for_read(&mut slimmed.as_slice())).ok()?;
     functions::expand(&mut proto);
+    let folder = locate(&mut proto, path, folder);
     sequences::spell_out(&mut proto);
     fused::spell_out(&mut proto);
     quantised::unfold(&mut proto, &|tensor| {
@@ -93,6 +95,7 @@ impl ModelSource {
         .map_err(|failure| failed(&failure))?;
         drop(slimmed);
         functions::expand(&mut proto);
+        let folder = locate(&mut proto, path, folder);
         let load = |tensor: &TensorProto| {
             guarded(|| load_tensor(library.provider.as_ref(), tensor, Some(&folder))).ok()
         };

@@ -67,14 +67,12 @@ impl Device {
     /// Returns whether a request is worth an attempt: a method may answer, or the pause after its
     /// failures is over.
     pub fn may_answer(&self) -> bool {
-        match self.workers() {
-            Some(workers) => workers.may_answer(),
-            None => {
-                let mut entries = self.variants.entries.iter();
-                let is_away = |it| self.absence(it).is_some_and(|it| !it.is_expected);
-                entries.any(|it| !it.is_refused() && !is_away(it))
-            }
+        if let Some(workers) = self.workers() {
+            return workers.may_answer();
         }
+        let mut entries = self.variants.entries.iter();
+        let is_away = |it| self.absence(it).is_some_and(|it| !it.is_expected);
+        entries.any(|it| !it.is_refused() && !is_away(it))
     }
 
     /// Returns whether all its methods wait for devices that are away.

@@ -124,7 +124,7 @@ impl Owner {
                     (Placing::Nowhere(reason), _) => state.refuse(&CallError::Away(reason)),
                     (_, Some(left)) => state = wait(&shared, state, left).0,
                     (Placing::Uncertain(_), None) => {
-                        state = wait(&shared, state, UNCERTAIN_PAUSE).0
+                        state = wait(&shared, state, UNCERTAIN_PAUSE).0;
                     }
                     (Placing::At(place), None) => {
                         let candidate = state.choices.at(&place).next()?;
