@@ -40,7 +40,7 @@ pub(super) fn locate(proto: &mut ModelProto, model: &Path, folder: String) -> St
             && let Some(path) = real_path(location, &folder, &folders)
             && let Some(path) = path.to_str().and_then(|path| path.strip_prefix(ROOT))
         {
-            *location = path.to_owned();
+            path.clone_into(location);
         }
     });
     ROOT.to_owned()
