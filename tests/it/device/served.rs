@@ -278,6 +278,43 @@ fn a_chat_ends_with_its_device_and_the_next_one_is_answered() {
 }
 
 #[test]
+fn a_lost_session_leaves_the_others_of_its_device() {
+    let plugged = Plugged::new();
+    let gateway = Setup::new()
+        .settings(&plugged.settings(""))
+        .packages(package())
+        .packages(examples().join("kindred"))
+        .start();
+    gateway.until(|| gateway.log().contains("a device is connected"));
+    let ask = |service: &str| {
+        gateway.post(&path(service), texts()).expect(200);
+    };
+    // The processes that a request starts, and all that there are then.
+    let started_by = |service: &str, before: &[String]| {
+        ask(service);
+        let all = plugged.processes();
+        let new = all.iter().filter(|it| !before.contains(it)).cloned();
+        (new.collect::<Vec<String>>(), all)
+    };
+    let (lost, before) = started_by(SERVICE, &plugged.processes());
+    let (kept, _) = started_by("kindred", &before);
+    assert!(!lost.is_empty() && !kept.is_empty(), "{lost:?} {kept:?}");
+    for process in &lost {
+        let _ = Command::new("kill").args(["-KILL", process]).status();
+    }
+    for _ in 0..3 {
+        ask(SERVICE);
+        ask("kindred");
+    }
+    let living = plugged.processes();
+    assert!(
+        kept.iter().all(|it| living.contains(it)),
+        "{kept:?} {living:?}"
+    );
+    assert!(lost.iter().all(|it| !living.contains(it)));
+}
+
+#[test]
 fn a_device_that_says_nothing_is_noticed() {
     let wanted = answer_here();
     let plugged = Plugged::new();

@@ -167,16 +167,18 @@ impl RemoteDevice {
         Ok(run.collect())
     }
 
-    /// Checks that the device answers, by one attempt.
-    pub fn check(&self) -> Result<(), DeviceError> {
+    /// Checks that the device answers, by one attempt. Returns whether it had to connect again.
+    pub fn check(&self) -> Result<bool, DeviceError> {
         // Whoever holds the agent works with it.
         let Ok(mut held) = self.agent.try_lock() else {
-            return Ok(());
+            return Ok(false);
         };
+        let is_new = held.is_none();
         let hello = AgentRequest::Hello { hash: false };
         self.attempt(&mut held, "checking the connection", |agent| {
             agent.ask(&hello).map(drop)
-        })
+        })?;
+        Ok(is_new)
     }
 
     /// Ends the connection for good.

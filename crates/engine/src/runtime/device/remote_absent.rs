@@ -56,7 +56,7 @@ impl RemoteDevice {
     }
 
     /// Checks that the device answers.
-    pub fn check(&self) -> Result<(), DeviceError> {
+    pub fn check(&self) -> Result<bool, DeviceError> {
         match *self {}
     }
 

@@ -3,11 +3,15 @@
 //! Invariant: the process ends when its parent does, even during a request.
 
 use std::io::{self, BufReader, Read, Write};
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
 use super::sandbox::{self, Sandbox, SandboxPermissions};
 use super::{FirstMessage, channel, frame};
+
+/// Maximum time of an exit.
+const EXIT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Reads one request from the channel.
 pub type Next<R> = fn(&mut dyn Read) -> io::Result<R>;
@@ -76,6 +80,11 @@ pub fn requests<R: Send + 'static>(
 }
 
 fn end() -> ! {
+    // At the exit, a library may wait forever for a thread that a run has left behind.
+    let _ = std::thread::Builder::new().spawn(|| {
+        std::thread::sleep(EXIT_PATIENCE);
+        std::process::abort()
+    });
     std::process::exit(0)
 }
 

@@ -86,9 +86,11 @@ struct DeviceState {
 /// Whether a device can be used.
 #[derive(Debug, Default)]
 enum Link {
-    /// It is being connected for the first time, or its connection is being checked.
+    /// It is being connected for the first time.
     #[default]
-    Uncertain,
+    New,
+    /// The connection is being checked.
+    Suspected(Arc<DeviceConnection>),
     Connected(Arc<DeviceConnection>),
     Away {
         reason: String,
@@ -96,13 +98,13 @@ enum Link {
     },
 }
 
-/// Why a device is not connected.
+/// Why a device, or all devices of a model, are away.
 #[derive(Debug)]
-pub(super) struct Disconnected {
+pub(in super::super) struct Absence {
     /// The reason, for clients.
-    pub(super) reason: String,
-    /// Whether it is most likely back in a moment.
-    pub(super) is_expected: bool,
+    pub(in super::super) reason: String,
+    /// Whether one is most likely back in a moment.
+    pub(in super::super) is_expected: bool,
 }
 
 /// A device that was connected once.
@@ -194,6 +196,14 @@ impl Devices {
         }
     }
 
+    /// Returns whether a connection is being checked.
+    pub(super) fn is_suspected(&self, connection: &Arc<DeviceConnection>) -> bool {
+        let device = self.all.get(connection.number);
+        device.is_some_and(|device| {
+            matches!(&device.state().link, Link::Suspected(now) if Arc::ptr_eq(now, connection))
+        })
+    }
+
     /// Makes those who wait for memory check again.
     pub(super) fn wake_ledgers(&self) {
         for device in &self.all {
@@ -214,7 +224,7 @@ impl Devices {
             name: device.name().to_owned(),
             away: match &device.state().link {
                 Link::Connected(_) => None,
-                Link::Uncertain => Some("it is being connected".to_owned()),
+                Link::New | Link::Suspected(_) => Some("it is being connected".to_owned()),
                 Link::Away { reason, .. } => Some(reason.clone()),
             },
         });
@@ -250,14 +260,14 @@ impl ServedDevice {
     }
 
     /// Returns the connection, or why there is none.
-    pub(super) fn connection(&self) -> Result<Arc<DeviceConnection>, Disconnected> {
+    pub(super) fn connection(&self) -> Result<Arc<DeviceConnection>, Absence> {
         match &self.state().link {
             Link::Connected(connection) => Ok(Arc::clone(connection)),
-            Link::Uncertain => Err(Disconnected {
+            Link::New | Link::Suspected(_) => Err(Absence {
                 reason: "its device is being connected".to_owned(),
                 is_expected: true,
             }),
-            Link::Away { reason, since } => Err(Disconnected {
+            Link::Away { reason, since } => Err(Absence {
                 reason: format!("its device is away: {reason}"),
                 is_expected: since.elapsed() < RETURN_TIME,
             }),
@@ -267,7 +277,7 @@ impl ServedDevice {
     fn suspect(&self, connection: &Arc<DeviceConnection>) {
         let mut state = self.state();
         if matches!(&state.link, Link::Connected(now) if Arc::ptr_eq(now, connection)) {
-            state.link = Link::Uncertain;
+            state.link = Link::Suspected(Arc::clone(connection));
             drop(state);
             self.wake.notify_all();
         }
@@ -303,7 +313,8 @@ impl ServedDevice {
             };
             let state = self.state();
             let waits = |state: &mut DeviceState| {
-                !self.stopped.load(Relaxed) && !matches!(state.link, Link::Uncertain)
+                let is_certain = matches!(state.link, Link::Connected(_) | Link::Away { .. });
+                is_certain && !self.stopped.load(Relaxed)
             };
             let waited = self.wake.wait_timeout_while(state, pause, waits);
             drop(waited.unwrap_or_else(PoisonError::into_inner));
@@ -313,15 +324,20 @@ impl ServedDevice {
     /// Connects, or checks the connection. Returns the new state, if it changed.
     fn look(&self) -> Result<Option<Link>, DeviceError> {
         let known = self.state().known.clone();
-        let known = match known {
+        let (known, is_new) = match known {
             Some(known) => {
-                known.remote.check()?;
-                known
+                let is_new = known.remote.check()?;
+                (known, is_new)
             }
-            None => self.connect()?,
+            None => (self.connect()?, true),
         };
-        if matches!(self.state().link, Link::Connected(_)) {
-            return Ok(None);
+        match &self.state().link {
+            Link::Connected(_) if !is_new => return Ok(None),
+            // Only one session lost its connection. Others keep theirs.
+            Link::Suspected(connection) if !is_new => {
+                return Ok(Some(Link::Connected(Arc::clone(connection))));
+            }
+            _ => {}
         }
         Ok(Some(Link::Connected(Arc::new(DeviceConnection {
             number: self.number,
@@ -379,7 +395,7 @@ impl ServedDevice {
                     "a device is connected"
                 );
             }
-            (_, Link::Uncertain) => {}
+            (_, Link::New | Link::Suspected(_)) => {}
         }
         state.link = link;
         drop(state);

@@ -43,8 +43,8 @@ use pkgtool_engine::runtime::process::sandbox::Sandbox;
 use pkgtool_engine::runtime::target::Candidate;
 use pkgtool_engine::tensor::{Signature, Tensor};
 
+pub(super) use devices::Absence;
 pub(super) use foreground::{Foreground, ForegroundRequest};
-pub(super) use place::Absence;
 
 pub use conversation::EndpointConversation;
 pub use devices::{DeviceFollower, DeviceParameters, DeviceStatus};

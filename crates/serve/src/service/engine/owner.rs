@@ -28,7 +28,7 @@ const SPARE_IDLE_TIMEOUT: Duration = Duration::from_mins(10);
 const BACKGROUND_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Longest pause before a thread looks again where a session can live.
-const UNCERTAIN_PAUSE: Duration = Duration::from_secs(1);
+const AWAY_PAUSE: Duration = Duration::from_secs(1);
 
 /// An owner thread.
 pub(super) struct Owner {
@@ -121,11 +121,11 @@ impl Owner {
                     continue;
                 }
                 match (shared.placing(&state), state.backoff.left(now)) {
-                    (Placing::Nowhere(reason), _) => state.refuse(&CallError::Away(reason)),
-                    (_, Some(left)) => state = wait(&shared, state, left).0,
-                    (Placing::Uncertain(_), None) => {
-                        state = wait(&shared, state, UNCERTAIN_PAUSE).0;
+                    (Placing::Nowhere(absence), _) if !absence.is_expected => {
+                        state.refuse(&CallError::Away(absence.reason));
                     }
+                    (_, Some(left)) => state = wait(&shared, state, left).0,
+                    (Placing::Nowhere(_), None) => state = wait(&shared, state, AWAY_PAUSE).0,
                     (Placing::At(place), None) => {
                         let candidate = state.choices.at(&place).next()?;
                         return Some(OwnerStep::Load(place, candidate));

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::devices::{DeviceConnection, Devices};
+use super::devices::{Absence, DeviceConnection, Devices};
 use super::ledger::Ledger;
 use crate::service::{RunOn, ServiceSettings, WithoutDevice};
 use pkgtool_base::package::Backend;
@@ -22,19 +22,8 @@ pub(super) enum SessionPlace {
 #[derive(Debug)]
 pub(super) enum Placing {
     At(SessionPlace),
-    /// This is being found out, for this reason.
-    Uncertain(String),
-    /// Nowhere, for this reason.
-    Nowhere(String),
-}
-
-/// Why the devices of a model are away.
-#[derive(Debug)]
-pub(in super::super) struct Absence {
-    /// The reason, for clients.
-    pub(in super::super) reason: String,
-    /// Whether one is most likely back in a moment.
-    pub(in super::super) is_expected: bool,
+    /// Nowhere, because its devices are away.
+    Nowhere(Absence),
 }
 
 impl SessionPlace {
@@ -67,11 +56,11 @@ impl Devices {
         if settings.run_on == RunOn::Here {
             return Err(here());
         }
-        let (mut connected, mut disconnected) = (Vec::new(), Vec::new());
+        let (mut connected, mut absences) = (Vec::new(), Vec::new());
         for device in self.for_backend(backend) {
             match device.connection() {
                 Ok(connection) => connected.push(connection),
-                Err(reason) => disconnected.push(reason),
+                Err(absence) => absences.push(absence),
             }
         }
         if connected.iter().any(|it| it.is_native(backend)) {
@@ -80,15 +69,15 @@ impl Devices {
         if !connected.is_empty() {
             return Ok(connected);
         }
-        let is_expected = disconnected.iter().any(|it| it.is_expected);
-        let reasons: Vec<String> = disconnected.into_iter().map(|it| it.reason).collect();
-        if reasons.is_empty() || settings.without_device == WithoutDevice::Here {
-            Err(here())
-        } else if is_expected {
-            Err(Placing::Uncertain(reasons.join("; ")))
-        } else {
-            Err(Placing::Nowhere(reasons.join("; ")))
+        if absences.is_empty() || settings.without_device == WithoutDevice::Here {
+            return Err(here());
         }
+        let is_expected = absences.iter().any(|it| it.is_expected);
+        let reasons: Vec<String> = absences.into_iter().map(|it| it.reason).collect();
+        Err(Placing::Nowhere(Absence {
+            reason: reasons.join("; "),
+            is_expected,
+        }))
     }
 
     /// Returns why models of a backend cannot run now, if it is that their devices are away.
@@ -98,14 +87,7 @@ impl Devices {
         settings: &ServiceSettings,
     ) -> Option<Absence> {
         match self.wanted(backend, settings) {
-            Err(Placing::Nowhere(reason)) => Some(Absence {
-                reason,
-                is_expected: false,
-            }),
-            Err(Placing::Uncertain(reason)) => Some(Absence {
-                reason,
-                is_expected: true,
-            }),
+            Err(Placing::Nowhere(absence)) => Some(absence),
             Ok(_) | Err(Placing::At(_)) => None,
         }
     }
@@ -118,6 +100,8 @@ impl Devices {
         sessions_at: impl Fn(usize) -> usize,
     ) -> bool {
         match (self.wanted(backend, settings), place) {
+            // Most likely another session alone lost its connection.
+            (_, SessionPlace::Device(own)) if self.is_suspected(own) => true,
             (Ok(wanted), SessionPlace::Device(own)) => {
                 let few = wanted.iter().map(|it| sessions_at(it.number)).min();
                 let is_even = sessions_at(own.number) <= few.unwrap_or(0) + 1;

@@ -152,9 +152,11 @@ impl SharedEndpoint {
         }
         let devices = &self.source.devices;
         match devices.wanted(self.model.backend, &self.settings) {
-            Err(Placing::Nowhere(reason)) => Some(CallError::Away(reason)),
+            Err(Placing::Nowhere(absence)) => {
+                (!absence.is_expected).then_some(CallError::Away(absence.reason))
+            }
             Err(Placing::At(_)) => self.too_large_here.clone(),
-            Ok(_) | Err(Placing::Uncertain(_)) => None,
+            Ok(_) => None,
         }
     }
 
