@@ -210,13 +210,8 @@ fn write_report(text: &mut String, report: &DeviceReport) -> std::fmt::Result {
 /// Formats as `4 Cortex-A510 up to 1.70 GHz`.
 fn cluster_text(cluster: &CoreCluster) -> String {
     let part = cluster.part.as_deref().unwrap_or("cores");
-    let most = cluster.max_khz.map(|khz| {
-        format!(
-            " up to {}.{:02} GHz",
-            khz / 1_000_000,
-            khz % 1_000_000 / 10_000
-        )
-    });
+    let most = cluster.max_frequency_text();
+    let most = most.map(|text| format!(" {text}"));
     format!("{} {part}{}", cluster.cores.len(), most.unwrap_or_default())
 }
 

@@ -43,12 +43,7 @@ impl Plugged {
     /// Pulls the cable: no shell is given, and the connections end.
     fn pull(&self) {
         fs::remove_file(self.tree.path("plugged")).expect("it is plugged");
-        for process in self.processes() {
-            let mut kill = Command::new("kill");
-            let kill = kill.args(["-KILL", &process]).stderr(Stdio::null());
-            // It may have ended.
-            let _ = kill.status();
-        }
+        signal("-KILL", &self.processes());
     }
 
     /// Returns the ids of the tool's processes on the device.
@@ -78,6 +73,16 @@ impl Plugged {
             self.device.place().display(),
             binary().display()
         )
+    }
+}
+
+/// Sends a signal to processes.
+fn signal(name: &str, processes: &[String]) {
+    for process in processes {
+        let mut kill = Command::new("kill");
+        let kill = kill.args([name, process]).stderr(Stdio::null());
+        // It may have ended.
+        let _ = kill.status();
     }
 }
 
@@ -299,9 +304,7 @@ fn a_lost_session_leaves_the_others_of_its_device() {
     let (lost, before) = started_by(SERVICE, &plugged.processes());
     let (kept, _) = started_by("kindred", &before);
     assert!(!lost.is_empty() && !kept.is_empty(), "{lost:?} {kept:?}");
-    for process in &lost {
-        let _ = Command::new("kill").args(["-KILL", process]).status();
-    }
+    signal("-KILL", &lost);
     for _ in 0..3 {
         ask(SERVICE);
         ask("kindred");
@@ -322,18 +325,13 @@ fn a_device_that_says_nothing_is_noticed() {
     let gateway = setup.packages(package()).start();
     let answer = gateway.post(&path(SERVICE), texts()).expect(200);
     expect_alike(&answer.json(), &wanted);
-    let signal = |name: &str| {
-        for process in plugged.processes() {
-            let _ = Command::new("kill").args([name, &process]).status();
-        }
-    };
-    signal("-STOP");
+    signal("-STOP", &plugged.processes());
     let task = gateway.create(SERVICE, texts());
     gateway.until(|| inactive(&gateway).is_some());
     // The processes that say nothing are left alone, and others are started.
     gateway.wait_for(&task, "COMPLETED");
     expect_alike(&gateway.result(&task).expect(200).json(), &wanted);
-    signal("-CONT");
+    signal("-CONT", &plugged.processes());
     gateway.stop();
     plugged.device.expect_no_process();
 }

@@ -32,10 +32,7 @@ impl fmt::Display for RatedCluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", core_list(&self.cluster.cores))?;
         let part = self.cluster.part.clone();
-        let most = self.cluster.max_khz.map(|khz| {
-            let (whole, hundredths) = (khz / 1_000_000, khz % 1_000_000 / 10_000);
-            format!("up to {whole}.{hundredths:02} GHz")
-        });
+        let most = self.cluster.max_frequency_text();
         let facts: Vec<String> = part.into_iter().chain(most).collect();
         if facts.is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What a worker's process says about itself.
+//! The facts that a worker reports about its process.
 
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

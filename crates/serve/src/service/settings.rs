@@ -82,7 +82,7 @@ pub enum RunOn {
     Workers,
 }
 
-/// Where the models of a package run while none of their devices is connected.
+/// The place of a package's models while none of their devices is connected.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WithoutDevice {
@@ -121,7 +121,7 @@ pub struct ServiceSettings {
     pub async_timeout_s: f64,
     /// The machines that run the models of its package.
     pub run_on: RunOn,
-    /// Where they run while none of their devices is connected.
+    /// The place of these models while none of their devices is connected.
     pub without_device: WithoutDevice,
     /// Isolation of sessions.
     pub isolation: Isolation,

@@ -169,7 +169,7 @@ impl RemoteDevice {
 
     /// Checks that the device answers, by one attempt. Returns whether it had to connect again.
     pub fn check(&self) -> Result<bool, DeviceError> {
-        // Whoever holds the agent works with it.
+        // The thread that holds the agent is using it.
         let Ok(mut held) = self.agent.try_lock() else {
             return Ok(false);
         };

@@ -75,12 +75,10 @@ impl Device {
         entries.any(|it| !it.is_refused() && !is_away(it))
     }
 
-    /// Returns whether all its methods wait for devices that are away.
+    /// Returns whether all its methods wait for devices that are away. Workers, if they run its models, are not considered.
     pub fn waits_for_devices(&self) -> bool {
         let mut runnable = self.variants.entries.iter().filter(|it| it.model.is_ok());
-        self.workers().is_none()
-            && self.description.runnable
-            && runnable.all(|it| self.absence(it).is_some())
+        self.description.runnable && runnable.all(|it| self.absence(it).is_some())
     }
 
     /// Returns why a method cannot run now, if it is that its devices are away.

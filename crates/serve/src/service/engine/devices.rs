@@ -40,6 +40,13 @@ pub struct DeviceParameters {
     pub memory_budget: u64,
 }
 
+impl DeviceParameters {
+    /// Returns a text with the name of the device instead of its address, which clients must not see.
+    pub(super) fn without_address(&self, text: &str) -> String {
+        text.replace(&self.address.to_string(), &self.name)
+    }
+}
+
 /// A device, for operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceStatus {
@@ -62,7 +69,7 @@ type Followers = Mutex<Vec<Weak<dyn DeviceFollower>>>;
 #[derive(Debug)]
 pub(super) struct ServedDevice {
     number: usize,
-    parameters: DeviceParameters,
+    parameters: Arc<DeviceParameters>,
     state: Mutex<DeviceState>,
     /// Wakes its thread.
     wake: Condvar,
@@ -124,17 +131,11 @@ pub(super) struct DeviceConnection {
     pub(super) remote: Arc<RemoteDevice>,
     /// The memory of its sessions.
     pub(super) ledger: Arc<Ledger>,
+    pub(super) parameters: Arc<DeviceParameters>,
     native: Vec<Backend>,
-    address: String,
-    name: String,
 }
 
 impl DeviceConnection {
-    /// Returns a text with the name of the device instead of its address, which clients must not see.
-    pub(super) fn without_address(&self, text: &str) -> String {
-        text.replace(&self.address, &self.name)
-    }
-
     /// Returns whether it runs a backend by an engine of its own.
     pub(super) fn is_native(&self, backend: Option<Backend>) -> bool {
         backend.is_some_and(|backend| self.native.contains(&backend))
@@ -148,7 +149,7 @@ impl Devices {
         let all = all.into_iter().enumerate().map(|(number, parameters)| {
             let device = Arc::new(ServedDevice {
                 number,
-                parameters,
+                parameters: Arc::new(parameters),
                 state: Mutex::default(),
                 wake: Condvar::new(),
                 stopped: AtomicBool::new(false),
@@ -252,9 +253,8 @@ impl ServedDevice {
 
     /// Returns the reason why it is away. Clients see its name, not its address.
     fn away(&self, error: &DeviceError) -> Link {
-        let address = self.parameters.address.to_string();
         Link::Away {
-            reason: error.to_string().replace(&address, self.name()),
+            reason: self.parameters.without_address(&error.to_string()),
             since: Instant::now(),
         }
     }
@@ -343,9 +343,8 @@ impl ServedDevice {
             number: self.number,
             remote: known.remote,
             ledger: known.ledger,
+            parameters: Arc::clone(&self.parameters),
             native: known.native,
-            address: self.parameters.address.to_string(),
-            name: self.name().to_owned(),
         }))))
     }
 
@@ -353,7 +352,7 @@ impl ServedDevice {
     fn connect(&self) -> Result<KnownDevice, DeviceError> {
         let DeviceParameters {
             address, options, ..
-        } = &self.parameters;
+        } = &*self.parameters;
         let remote = RemoteDevice::open(address, options.clone())?;
         let report = remote.describe()?;
         let budget = match self.parameters.memory_budget {

@@ -100,7 +100,7 @@ impl SessionSource {
         };
         let named = |error| match (error, place) {
             (EngineError::Device { reason, is_lost }, SessionPlace::Device(connection)) => {
-                let reason = connection.without_address(&reason);
+                let reason = connection.parameters.without_address(&reason);
                 EngineError::Device { reason, is_lost }
             }
             (other, _) => other,

@@ -1,4 +1,4 @@
-//! Where the sessions of an endpoint live: on this machine, or on a device that takes the backend of its model.
+//! The place of a session: this machine, or a device that takes the backend of its model.
 //!
 //! Invariant: while a device that runs the backend by an engine of its own is connected, no other one is used.
 
@@ -9,7 +9,7 @@ use super::ledger::Ledger;
 use crate::service::{RunOn, ServiceSettings, WithoutDevice};
 use pkgtool_base::package::Backend;
 
-/// Where a session lives.
+/// The place of a session.
 #[derive(Debug, Clone)]
 pub(super) enum SessionPlace {
     /// On this machine.
@@ -18,7 +18,7 @@ pub(super) enum SessionPlace {
     Device(Arc<DeviceConnection>),
 }
 
-/// Where the next session of an endpoint can live.
+/// The place of an endpoint's next session.
 #[derive(Debug)]
 pub(super) enum Placing {
     At(SessionPlace),

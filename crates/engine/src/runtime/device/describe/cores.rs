@@ -24,6 +24,15 @@ pub struct CoreCluster {
     pub part: Option<String>,
 }
 
+impl CoreCluster {
+    /// Formats the maximum frequency as `up to 1.70 GHz`, if it is known.
+    pub fn max_frequency_text(&self) -> Option<String> {
+        let khz = self.max_khz?;
+        let (whole, hundredths) = (khz / 1_000_000, khz % 1_000_000 / 10_000);
+        Some(format!("up to {whole}.{hundredths:02} GHz"))
+    }
+}
+
 /// Returns the groups of equal cores of the device below `root`, slowest first.
 ///
 /// The order is the order of `DeviceFacts::clusters`.
